@@ -1,0 +1,94 @@
+"""What the trace shows of every attention site: what is masked there, how, and what the weights do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from encdoctor.model import Place
+
+
+class Covers(StrEnum):
+    """What a mask at a site hides, compared with the padding that the batch really has."""
+
+    NOTHING = "nothing"
+    PADDED_KEYS = "padded keys"
+    REAL_KEYS = "real keys"
+    PADDED_ROWS = "padded query rows"
+    OTHER_SAMPLE = "another sample's padding"
+    FUTURE = "future keys"
+    PAST = "past keys"
+    BAND = "keys outside a band"
+    DIAGONAL = "the own position"
+    ALL = "everything"
+    OTHER = "something else"
+
+
+@dataclass(frozen=True)
+class MaskAt:
+    """One operation that masks scores.
+
+    `covers` is what it hides; `offset` the diagonal of a causal mask (1: strictly later keys are hidden). `fill` is
+    the value that hidden scores get (`how` "fill") or that is added to them ("add"). `rank` is the mask's number of
+    axes before broadcasting, `score_rank` the scores'. `grows` tells that masking added axes to the scores. `made` is
+    the line where an additive mask got its values, where that is another one.
+    """
+
+    key: str
+    place: Place
+    how: str
+    covers: Covers
+    fill: float
+    from_mask: bool
+    rank: int
+    score_rank: int
+    offset: int = 0
+    grows: bool = False
+    made: Place | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """One softmax over scores q·kᵀ.
+
+    `on_padding` is the largest weight that a real query gives to a padded key, `on_future` the largest that any
+    query gives to a later key. `scale` is the product of the scalars on the way from q·kᵀ to the softmax, None where
+    it could not be read. `foreign` sites lie inside a torch module.
+    """
+
+    key: str
+    module: str
+    place: Place
+    scores_place: Place
+    foreign: bool
+    heads: int
+    queries: int
+    keys: int
+    head_dim: int
+    scale: float | None
+    masks: tuple[MaskAt, ...]
+    on_padding: float
+    on_future: float
+    after_softmax: tuple[MaskAt, ...] = ()
+    over_batch: bool = False
+    aligned: bool = True
+
+    def hides_padding(self) -> bool:
+        """Whether some mask here covers the padded keys."""
+        return any(mask.covers is Covers.PADDED_KEYS for mask in self.masks)
+
+
+@dataclass(frozen=True)
+class AttentionSites:
+    """All sites in the order they run. `understood` is False where the trace cannot see attention; `why` says so."""
+
+    sites: tuple[Site, ...]
+    understood: bool
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class UnmaskedSites:
+    """The same without padding and without a mask; gathered only where no output there sees a later position."""
+
+    sites: tuple[Site, ...]

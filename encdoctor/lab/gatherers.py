@@ -1,0 +1,46 @@
+"""Which function gathers which evidence, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
+from encdoctor.evidence.embeddings import EmbeddingScale
+from encdoctor.evidence.gradients import Gradients
+from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
+from encdoctor.evidence.learning import TinyFit
+from encdoctor.evidence.modules import ModuleTree
+from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
+from encdoctor.evidence.runs import ForwardRuns
+from encdoctor.lab.embeddings import gather_embedding_scale
+from encdoctor.lab.fit import gather_fit
+from encdoctor.lab.gradients import gather_gradients
+from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
+from encdoctor.lab.lab import Lab
+from encdoctor.lab.modules import gather_modules
+from encdoctor.lab.numerics import gather_empty_row, gather_half
+from encdoctor.lab.runs import gather_runs
+from encdoctor.lab.sites import gather_attention, gather_unmasked
+
+# In the order in which they run: cheap probes first, training last.
+GATHERERS: dict[type, Callable[[Lab], Any]] = {
+    ForwardRuns: gather_runs,
+    SampleMixing: gather_mixing,
+    PaddingInfluence: gather_padding,
+    ModuleTree: gather_modules,
+    AttentionSites: gather_attention,
+    InfluenceMatrix: gather_matrix,
+    UnmaskedSites: gather_unmasked,
+    EmbeddingScale: gather_embedding_scale,
+    EmptyRow: gather_empty_row,
+    HalfPrecision: gather_half,
+    Gradients: gather_gradients,
+    TinyFit: gather_fit,
+}
+TRAINS = frozenset({TinyFit})
+
+
+def gatherer_of(kind: type) -> Callable[[Lab], Any]:
+    """The function that gathers evidence of that type."""
+    return GATHERERS[kind]

@@ -1,0 +1,392 @@
+"""The only room in which the user's code runs.
+
+A `Lab` owns fresh copies of the model, one a dtype, runs them in situations, remembers every run, and leaves no
+trace: random state, global switches, hooks and modes are put back, also after an exception. Evidence is gathered
+through it once and shared by all checks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import random
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+
+from encdoctor.contract import CallContract
+from encdoctor.evidence.runs import Raised
+from encdoctor.intent import Intent
+from encdoctor.lab.batches import Call, make_call
+from encdoctor.lab.outputs import canonical, pick
+from encdoctor.lab.situations import FULL, PADDED, Situation
+from encdoctor.lab.trace import CONTENT, MASK, Edit, ModulePath, Trace, Tracer, find_place
+from encdoctor.model import Place
+from encdoctor.target import Origin
+
+E = TypeVar("E")
+
+
+@dataclass
+class Ran:
+    """One forward: the output as (B, S, F), detached, or what was raised. `raw` is what forward returned."""
+
+    output: Tensor | None
+    raised: Raised | None
+    call: Call
+    raw: Any = None
+
+    @property
+    def tensor(self) -> Tensor:
+        """The output; for callers that checked `raised`, or want `NotMeasured` otherwise."""
+        if self.output is None:
+            raise NotMeasured(self.raised.summary if self.raised else "forward returned no tensor")
+        return self.output
+
+
+class NotMeasured(Exception):
+    """Evidence could not be gathered; the text says why."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What is changed while the model runs: edits of operations by key, a function mode, another mask."""
+
+    edits: Mapping[str, Edit] | None = None
+    function_mode: Callable[[], TorchFunctionMode] | None = None
+    contract: CallContract | None = None
+    prepare: Callable[[nn.Module], None] | None = None
+
+
+class Lab:
+    """Runs one model under one contract. `device` is where copies live."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        contract: CallContract,
+        intent: Intent,
+        origin: Origin,
+        *,
+        device: str = "cpu",
+        seed: int = 0,
+        on_enter: Callable[[str], None] | None = None,
+        treatment: Treatment | None = None,
+        rebuild: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        self.model, self.intent, self.origin = model, intent, origin
+        self.treatment = treatment or Treatment()
+        self.contract = self.treatment.contract or contract
+        self.device, self.seed, self.on_enter, self.rebuild = device, seed, on_enter, rebuild
+        self.passes: Counter[str] = Counter()
+        self._models: dict[str, nn.Module] = {}
+        self._runs: dict[Situation, Ran] = {}
+        self._traces: dict[Situation, Trace] = {}
+        self._evidence: dict[type, Any] = {}
+        self._gathering: list[str] = []
+
+    # ---- models ----------------------------------------------------------------------------------------------
+
+    def copy_of(self, dtype: str) -> nn.Module:
+        """A copy of the model in `dtype`, in eval mode, made once."""
+        if dtype not in self._models:
+            model = self.fresh()
+            if dtype != "native":
+                model = model.to(getattr(torch, dtype))
+            self._models[dtype] = model
+        return self._models[dtype]
+
+    def fresh(self) -> nn.Module:
+        """A copy of the model as it was given, in eval mode, for use that changes it."""
+        with _quiet():
+            try:
+                model = copy.deepcopy(self.model)
+            except Exception as error:
+                raise NotMeasured(f"the model cannot be copied: {_last_line(error)}") from error
+        model = model.to(self.device).eval()
+        if self.treatment.prepare is not None:
+            self.treatment.prepare(model)
+        return model
+
+    @functools.cached_property
+    def dtype(self) -> str:
+        """float64 where an unpadded batch runs in it and comes out finite, else the model's own."""
+        for dtype in ("float64", self.own_dtype):
+            ran = self.run(replace(self.full, dtype=dtype))
+            if ran.output is not None and bool(torch.isfinite(ran.output).all()):
+                return dtype
+        return self.own_dtype
+
+    @property
+    def own_dtype(self) -> str:
+        """The dtype of the model's first floating parameter."""
+        for parameter in self.model.parameters():
+            if parameter.is_floating_point():
+                return str(parameter.dtype).removeprefix("torch.")
+        return "float32"
+
+    # ---- situations ------------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> Situation:
+        """Three samples, nothing padded."""
+        return self.fit(FULL)
+
+    @property
+    def padded(self) -> Situation:
+        """Three samples of different real lengths."""
+        return self.fit(PADDED)
+
+    def fit(self, situation: Situation) -> Situation:
+        """Scales lengths to what the contract allows."""
+        longest = self.contract.max_length
+        usual = self.contract.settings.get("length")
+        length = int(usual) if usual else situation.length
+        if longest is not None:
+            length = min(length, longest)
+        scale = length / situation.length
+        lengths = tuple(max(1, round(n * scale)) if n else 0 for n in situation.lengths)
+        return replace(situation, length=length, lengths=lengths)
+
+    # ---- running ---------------------------------------------------------------------------------------------
+
+    def run(self, situation: Situation) -> Ran:
+        """One forward without gradients, remembered. Never raises for what the user's code raises."""
+        if situation not in self._runs:
+            with torch.no_grad():
+                self._runs[situation] = self.forward(self.copy_of(situation.dtype), situation)
+        return self._runs[situation]
+
+    def forward(
+        self,
+        model: nn.Module,
+        situation: Situation,
+        call: Call | None = None,
+        inside: Callable[[ModulePath, Call], contextlib.AbstractContextManager[Any]] | None = None,
+    ) -> Ran:
+        """One forward of `model`, gradients as the caller set them; `inside` makes a mode to run it under."""
+        self.count("forward")
+        with self._conditions(situation), ModulePath(model, self.origin, self.on_enter) as path:
+            model.train(situation.training)
+            call = call or make_call(self.contract, situation, self.device)
+            try:
+                with self._treated(path, call), inside(path, call) if inside else contextlib.nullcontext():
+                    raw = model(*call.args, **call.kwargs)
+            except Exception as error:
+                return Ran(None, self._raised(error, situation, model), call)
+            finally:
+                model.eval()
+        try:
+            output = canonical(pick(raw, self.contract.output), self.contract.output_axes)
+        except (KeyError, IndexError, AttributeError, TypeError) as error:
+            return Ran(None, Raised.plain("no-output", f"forward returned no tensor there: {error}"), call, raw)
+        return Ran(output, None, call, raw)
+
+    def trace(self, situation: Situation) -> Trace:
+        """One recorded forward, math attention, no gradients; remembered. Raised exceptions leave a partial trace."""
+        if situation not in self._traces:
+            self.count("trace")
+            model = self.copy_of(situation.dtype)
+            call = make_call(self.contract, situation, self.device)
+            conditions = self._conditions(replace(situation, fast_path=False))
+            with conditions, torch.no_grad(), ModulePath(model, self.origin, self.on_enter) as path:
+                model.train(situation.training)
+                tracer = Tracer(path, self.origin, _taints(call), self.treatment.edits, keep=call.keep)
+                mode = self.treatment.function_mode
+                try:
+                    with mode() if mode else contextlib.nullcontext(), tracer:
+                        tracer.trace.output = model(*call.args, **call.kwargs)
+                except Exception:
+                    tracer.trace.output = None
+                finally:
+                    model.eval()
+                tracer.trace.unregistered = list(path.unregistered.values())
+            self._traces[situation] = tracer.trace
+        return self._traces[situation]
+
+    def count(self, what: str) -> None:
+        """Books one pass to the evidence being gathered."""
+        self.passes[what] += 1
+        if self._gathering:
+            self.passes[f"{self._gathering[-1]}.{what}"] += 1
+
+    # ---- evidence --------------------------------------------------------------------------------------------
+
+    def get(self, kind: type[E]) -> E:
+        """The evidence of that type, gathered once. A failed gathering raises `NotMeasured`, also when asked again."""
+        from encdoctor.lab.gatherers import gatherer_of
+
+        if kind not in self._evidence:
+            self._gathering.append(kind.__name__)
+            try:
+                with untouched():
+                    self._evidence[kind] = gatherer_of(kind)(self)
+            except NotMeasured as reason:
+                self._evidence[kind] = reason
+            except Exception as error:
+                self._evidence[kind] = Broken(kind.__name__, error)
+            finally:
+                self._gathering.pop()
+        found = self._evidence[kind]
+        if isinstance(found, Exception):
+            raise found
+        assert isinstance(found, kind)
+        return found
+
+    def gathered(self, kind: type[E]) -> E | None:
+        """The evidence if it was gathered and could be; never gathers."""
+        found = self._evidence.get(kind)
+        return found if isinstance(found, kind) else None
+
+    def under(self, treatment: Treatment) -> Lab:
+        """The same model under a treatment, with a memory of its own; passes are booked here."""
+        lab = Lab(
+            self.model,
+            self.contract,
+            self.intent,
+            self.origin,
+            device=self.device,
+            seed=self.seed,
+            on_enter=self.on_enter,
+            treatment=treatment,
+            rebuild=self.rebuild,
+        )
+        lab.passes = self.passes
+        lab._gathering = ["trial"]
+        return lab
+
+    # ---- inside ----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _conditions(self, situation: Situation) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_quiet())
+            torch.manual_seed(self.seed + situation.seed)
+            if not situation.fast_path:
+                stack.enter_context(slow_attention())
+            if situation.autocast:
+                stack.enter_context(
+                    torch.autocast(torch.device(self.device).type, getattr(torch, situation.autocast))
+                )
+            yield
+
+    @contextlib.contextmanager
+    def _treated(self, path: ModulePath, call: Call) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            if self.treatment.function_mode is not None:
+                stack.enter_context(self.treatment.function_mode())
+            if self.treatment.edits:
+                stack.enter_context(slow_attention())
+                stack.enter_context(Tracer(path, self.origin, {}, self.treatment.edits, record=False, keep=call.keep))
+            yield
+
+    def _raised(self, error: Exception, situation: Situation, model: nn.Module) -> Raised:
+        names = {id(module): name for name, module in model.named_modules()}
+        module, inside_torch, places = "", False, []
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            owner = frame.f_locals.get("self")
+            if isinstance(owner, nn.Module) and id(owner) in names and frame.f_code.co_name != "_call_impl":
+                module = names[id(owner)]
+            name = frame.f_globals.get("__name__", "")
+            if self.origin.owns(name, frame.f_code.co_filename):
+                class_name = type(owner).__name__ if owner is not None else ""
+                places.append(Place(module, class_name, frame.f_code.co_filename, line, True))
+                inside_torch = False
+            elif name.startswith("torch.nn.modules"):
+                inside_torch = True
+        if not places:
+            places = [find_place(self.origin, module, _deepest(error))]
+        return Raised(
+            type(error).__name__, _last_line(error), tuple(reversed(places)), describe(situation), inside_torch
+        )
+
+
+class Broken(NotMeasured):
+    """A gatherer failed on a fault of ours."""
+
+    def __init__(self, kind: str, error: Exception) -> None:
+        super().__init__(f"{kind} could not be gathered: {_last_line(error)}")
+        self.__cause__ = error
+
+
+@contextlib.contextmanager
+def untouched() -> Iterator[None]:
+    """Puts back random states and global switches, whatever happens inside."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    torch_state, grad, dtype = torch.get_rng_state(), torch.is_grad_enabled(), torch.get_default_dtype()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    anomaly, threads = torch.is_anomaly_enabled(), torch.get_num_threads()
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    try:
+        yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        torch.set_rng_state(torch_state)
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.autograd.set_detect_anomaly(anomaly)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+@contextlib.contextmanager
+def slow_attention() -> Iterator[None]:
+    """Attention as plain operations: no nested-tensor or fused path."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _taints(call: Call) -> dict[int, int]:
+    taints = {id(value): MASK for value in call.kwargs.values() if isinstance(value, Tensor)}
+    taints[id(call.content)] = CONTENT
+    return taints
+
+
+def _last_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+
+
+def _deepest(error: Exception) -> Any:
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames[-1] if frames else None
+
+
+def describe(situation: Situation) -> str:
+    parts = [f"batch {situation.batch}, length {situation.length}"]
+    if situation.padded:
+        parts.append(f"real lengths {', '.join(map(str, situation.lengths))}")
+    if not situation.masked:
+        parts.append("no mask")
+    if situation.autocast:
+        parts.append(f"autocast {situation.autocast}")
+    elif situation.dtype not in ("float32", "float64"):
+        parts.append(situation.dtype)
+    if not situation.contiguous:
+        parts.append("non-contiguous input")
+    return ", ".join(parts)

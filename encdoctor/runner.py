@@ -1,0 +1,249 @@
+"""Judges one target: binds, gathers, evaluates, tries the fixes, explains. It never falls over a check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from encdoctor.anatomy import anatomy_of, evidence_of, model_facts
+from encdoctor.contract import CallContract, contract_to_plain
+from encdoctor.excerpts import fingerprint, to_where
+from encdoctor.intent import Intent, read_intent
+from encdoctor.isolation import heartbeat
+from encdoctor.lab.binding import bind
+from encdoctor.lab.intervene import treatment
+from encdoctor.lab.lab import Broken, Lab, NotMeasured, untouched
+from encdoctor.lab.planner import left_out, plan
+from encdoctor.model import (
+    Confidence,
+    Finding,
+    Fix,
+    Measured,
+    NotApplicable,
+    Outcome,
+    Passed,
+    Result,
+    Severity,
+    Suspect,
+    TargetReport,
+    Trial,
+    Undecided,
+    Verdict,
+)
+from encdoctor.options import Options
+from encdoctor.registry import Check
+from encdoctor.target import Loaded
+
+# How many suspects have their fixes tried; the rest is reported untried, and the report says so.
+TRIED_AT_MOST = 8
+
+
+@dataclass
+class Case:
+    """A suspect on its way to a finding. `vanishes` lists the cases whose symptom went under its confirmed fix."""
+
+    check: Check
+    suspect: Suspect
+    confidence: Confidence
+    after: float | None = None
+    vanishes: list[Case] = field(default_factory=list)
+    explained_by: Case | None = None
+
+
+def examine(loaded: Loaded, options: Options, checks: Mapping[str, Check]) -> TargetReport:
+    """The report on one target. Raises `CannotJudge` where no call binds."""
+    with untouched():
+        contract = bind(loaded.model, loaded.origin, options.call, options.device)
+        intent = read_intent(loaded.model, loaded.origin, options.intent)
+        lab = Lab(
+            loaded.model,
+            contract,
+            intent,
+            loaded.origin,
+            device=options.device,
+            seed=options.seed,
+            on_enter=heartbeat,
+            rebuild=loaded.rebuild,
+        )
+        return _judge(loaded, options, checks, lab)
+
+
+def _judge(loaded: Loaded, options: Options, checks: Mapping[str, Check], lab: Lab) -> TargetReport:
+    report = TargetReport(target=loaded.name)
+    _gather(lab, checks, options)
+    verdicts = {code: _evaluate(lab, check, options) for code, check in checks.items()}
+    cases = [
+        Case(checks[code], suspect, suspect.confidence)
+        for code, verdict in verdicts.items()
+        if isinstance(verdict, list)
+        for suspect in verdict
+    ]
+    report.capped += _try_fixes(lab, cases)
+    _explain(cases)
+    report.findings = _findings(lab, cases, options)
+    report.results = [_result(checks[code], verdict, report) for code, verdict in verdicts.items()]
+    report.contract = contract_to_plain(lab.contract)
+    report.intent = [{"what": d.what.value, "value": d.value, "source": d.source} for d in lab.intent]
+    report.model = model_facts(lab)
+    report.anatomy = anatomy_of(lab)
+    report.evidence = evidence_of(lab)
+    report.cost = _cost(lab)
+    return report
+
+
+# ---- evaluating ------------------------------------------------------------------------------------------------
+
+
+def _gather(lab: Lab, checks: Mapping[str, Check], options: Options) -> None:
+    """Gathers in the planner's order; what fails is remembered by the lab and met again by the checks."""
+    for kind in plan(check.needs for check in checks.values() if not left_out(check.needs, options.fast)):
+        try:
+            lab.get(kind)
+        except NotMeasured:
+            continue
+
+
+def _evaluate(lab: Lab, check: Check, options: Options) -> list[Suspect] | Passed | Result | NotApplicable | Undecided:
+    """A verdict with suspects as a list; a Result where the check was skipped or errored."""
+    skipped = left_out(check.needs, options.fast)
+    if skipped:
+        return _outcome(check, Outcome.SKIPPED, skipped)
+    try:
+        verdict = _call(lab, check)
+    except Broken as error:
+        return _outcome(check, Outcome.ERRORED, str(error))
+    except NotMeasured as reason:
+        return Undecided(str(reason), "a forward that runs")
+    except Exception as error:  # a faulty check must not take the others along
+        return _outcome(check, Outcome.ERRORED, f"the check raised {type(error).__name__}: {error}")
+    return [verdict] if isinstance(verdict, Suspect) else verdict
+
+
+def _call(lab: Lab, check: Check) -> Verdict:
+    known: dict[type, Any] = {CallContract: lab.contract, Intent: lab.intent}
+    given = {name: known[kind] if kind in known else lab.get(kind) for name, kind in check.needs.items()}
+    return check.function(**given)
+
+
+def _outcome(check: Check, outcome: Outcome, reason: str, settle: str = "") -> Result:
+    return Result(check.rule.code, check.rule.slug, outcome, reason, settle)
+
+
+def _result(check: Check, verdict: Any, report: TargetReport) -> Result:
+    if isinstance(verdict, Result):
+        return verdict
+    if isinstance(verdict, NotApplicable):
+        return _outcome(check, Outcome.NOT_APPLICABLE, verdict.reason)
+    if isinstance(verdict, Undecided):
+        return _outcome(check, Outcome.UNDECIDED, verdict.reason, verdict.settle)
+    if isinstance(verdict, list):
+        own = [f for f in report.findings if f.rule == check.rule.code]
+        loud = any(f.severity is not Severity.NOTE for f in own)
+        return _outcome(check, Outcome.FAILED if loud else Outcome.PASSED, "" if loud else "with notes")
+    return _outcome(check, Outcome.PASSED, verdict.reason)
+
+
+# ---- trying fixes ----------------------------------------------------------------------------------------------
+
+
+def _try_fixes(lab: Lab, cases: list[Case]) -> list[str]:
+    """Tries each suspect's repairs on the model and measures all symptoms again; returns what was capped."""
+    tried = [case for case in cases if case.suspect.trials]
+    for case in tried[:TRIED_AT_MOST]:
+        for trial in case.suspect.trials:
+            if _confirm(lab, case, trial, cases):
+                break
+    if len(tried) > TRIED_AT_MOST:
+        return [f"fixes of {len(tried) - TRIED_AT_MOST} findings were not tried"]
+    return []
+
+
+def _confirm(lab: Lab, case: Case, trial: Trial, cases: list[Case]) -> bool:
+    try:
+        treated = lab.under(treatment(lab, trial))
+        after = _remaining(treated, case)
+    except NotMeasured:
+        return False
+    if after is None:
+        return False
+    case.confidence, case.after = Confidence.CONFIRMED, after
+    case.vanishes = [other for other in cases if other is not case and _vanishes(treated, other)]
+    return True
+
+
+def _remaining(treated: Lab, case: Case) -> float | None:
+    """What the check measures under the treatment where the suspect is gone; None where it is still there."""
+    verdict = _call(treated, case.check)
+    suspects = verdict if isinstance(verdict, list) else [verdict] if isinstance(verdict, Suspect) else []
+    if any(s.about == case.suspect.about for s in suspects):
+        return None
+    return verdict.measured if isinstance(verdict, Passed) else 0.0
+
+
+def _vanishes(treated: Lab, case: Case) -> bool:
+    try:
+        return _remaining(treated, case) is not None
+    except NotMeasured:
+        return False
+
+
+def _explain(cases: list[Case]) -> None:
+    """A case is explained by one whose confirmed fix makes it go, unless its own fix does the same in turn."""
+    for case in sorted(cases, key=lambda c: (-len(c.vanishes), _severity(c).rank, c.suspect.rule.code)):
+        for other in case.vanishes:
+            if case.explained_by is None and other.explained_by is None and not _explains(other, case):
+                other.explained_by = case
+
+
+def _explains(one: Case, other: Case) -> bool:
+    while other.explained_by is not None:
+        other = other.explained_by
+    return other is one
+
+
+# ---- findings --------------------------------------------------------------------------------------------------
+
+
+def _findings(lab: Lab, cases: list[Case], options: Options) -> list[Finding]:
+    ordered = sorted(cases, key=lambda c: (c.explained_by is not None, _severity(c).rank, c.suspect.rule.code))
+    ids = {id(case): f"f{number}" for number, case in enumerate(ordered, 1)}
+    return [_finding(case, ids, options) for case in ordered]
+
+
+def _finding(case: Case, ids: dict[int, str], options: Options) -> Finding:
+    suspect = case.suspect
+    rule = suspect.rule
+    asked = options.severity.get(rule.code) or options.severity.get(rule.slug)
+    fix = Fix(suspect.fix, None, case.confidence)
+    if case.confidence is Confidence.CONFIRMED:
+        fix.before, fix.after = suspect.measured, case.after
+    return Finding(
+        id=ids[id(case)],
+        fingerprint=fingerprint(rule.slug, next(iter(suspect.where), None), suspect.about),
+        rule=rule.code,
+        slug=rule.slug,
+        severity=Severity(asked) if asked else _severity(case),
+        message=suspect.message,
+        measured=Measured(suspect.measured, suspect.limit.unit),
+        limit=suspect.limit,
+        where=[to_where(place) for place in suspect.where],
+        cause=suspect.cause,
+        fix=fix,
+        explained_by=None if case.explained_by is None else ids[id(case.explained_by)],
+    )
+
+
+def _severity(case: Case) -> Severity:
+    """The rule's severity, lowered by the suspect or by the place: what the user cannot change is a note."""
+    severity = case.suspect.severity or case.suspect.rule.severity
+    places = case.suspect.where
+    return Severity.NOTE if places and not places[0].own else severity
+
+
+def _cost(lab: Lab) -> dict[str, Any]:
+    return {
+        "forwards": lab.passes["forward"] + lab.passes["trace"],
+        "backwards": lab.passes["backward"],
+        "by_evidence": {k: v for k, v in sorted(lab.passes.items()) if "." in k},
+    }
