@@ -30,9 +30,7 @@ def with_weights(loaded: Loaded, path: Path) -> Loaded:
 def read_state(path: Path) -> dict[str, Tensor]:
     """The tensors of a file by name. Nothing in it is executed."""
     if not path.is_file():
-        raise CannotJudge(
-            f"there is no file `{path}`: --weights takes safetensors, an index of shards, or a state dict"
-        )
+        raise CannotJudge(f"there is no file `{path}`: give safetensors, an index of shards, or a state dict")
     try:
         if path.name.endswith(".index.json"):
             return _shards(path)

@@ -18,8 +18,8 @@ from encdoctor.options import Options
 
 TARGETS = Path(__file__).parent / "targets"
 STUBBED = (
-    f"import sys; sys.path[:] = [{str(TARGETS)!r}, *sys.argv[2:]]; import stub_runner; stub_runner.install(); "
-    "from encdoctor.isolation import work; work(sys.argv[1])"
+    f"import sys; sys.path[:] = [{str(TARGETS)!r}, *sys.argv[2:]]; import stub_runner; "
+    "stub_runner.install(); from encdoctor.isolation import work; work(sys.argv[1])"
 )
 
 

@@ -21,7 +21,8 @@ class Unregistered:
 
 @dataclass(frozen=True)
 class ModuleTree:
-    """Modules by registration; `registered_parameters` counts what an optimiser would be given."""
+    """Modules by registration; `registered_parameters` counts what an optimiser would be given, `root` is the class."""
 
     unregistered: tuple[Unregistered, ...]
     registered_parameters: int
+    root: Place = Place()

@@ -2,7 +2,7 @@
 
 A `Trial` of a check is turned into a `Treatment` here. Kinds: `mask_keys` (hide padded keys before the softmax),
 `mask_instead` (in place of what a masking operation did, hide padded keys), `causal_instead` (hide later and padded
-keys), `flip_mask` (pass the opposite), `scale` (multiply an operation's output), `reshape_views` (reshape where view
+keys), `causal_keys` (the same at the softmax), `flip_mask` (pass the opposite), `scale` (multiply an operation's output), `reshape_views` (reshape where view
 was called), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range).
 """
 
@@ -21,7 +21,7 @@ from encdoctor.lab.batches import keep_mask
 from encdoctor.lab.cuts import Bypass
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
 from encdoctor.lab.situations import Situation
-from encdoctor.lab.trace import Edit
+from encdoctor.lab.trace import Edit, Operation
 from encdoctor.model import Trial
 
 
@@ -37,6 +37,8 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
         "mask_keys": lambda t: _mask_keys,
         "mask_instead": lambda t: _mask_instead,
         "causal_instead": lambda t: _causal_instead,
+        "causal_keys": lambda t: _causal_keys,
+        "float32": lambda t: _in_float32,
         "scale": lambda t: _scaled(t.value or 1.0),
         "finite": lambda t: _finite,
     }
@@ -49,36 +51,52 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
 # ---- edits -----------------------------------------------------------------------------------------------------
 
 
-def _mask_keys(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor, keep: Tensor) -> Tensor:
-    scores, dim = args[0], args[1]
-    return torch.softmax(_hide(scores, keep), dim).nan_to_num(0.0)
+def _mask_keys(op: Operation) -> Tensor:
+    return torch.softmax(_hide(op.args[0], op.keep), op.args[1]).nan_to_num(0.0)
 
 
-def _mask_instead(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor, keep: Tensor) -> Tensor:
-    return _written(output, _hide(_scores_in(args, output), keep))
+def _mask_instead(op: Operation) -> Tensor:
+    return _hide(_scores_in(op), op.keep).to(op.output.dtype)
 
 
-def _causal_instead(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor, keep: Tensor) -> Tensor:
-    scores = _hide(_scores_in(args, output), keep)
-    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-    return _written(output, scores.masked_fill(later, torch.finfo(scores.dtype).min))
+def _causal_instead(op: Operation) -> Tensor:
+    return _hide_later(_hide(_scores_in(op), op.keep)).to(op.output.dtype)
+
+
+def _causal_keys(op: Operation) -> Tensor:
+    return torch.softmax(_hide_later(_hide(op.args[0], op.keep)), op.args[1])
 
 
 def _scaled(factor: float) -> Edit:
-    return lambda args, kwargs, output, keep: output * factor
+    return lambda op: op.output * factor
 
 
-def _finite(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor, keep: Tensor) -> Tensor:
-    low = torch.finfo(output.dtype).min
-    return torch.nan_to_num(output, nan=0.0, neginf=low, posinf=-low)
+def _finite(op: Operation) -> Tensor:
+    low = torch.finfo(op.output.dtype).min
+    return torch.nan_to_num(op.output, nan=0.0, neginf=low, posinf=-low)
 
 
-def _scores_in(args: tuple[Any, ...], output: Tensor) -> Tensor:
+def _in_float32(op: Operation) -> Any:
+    def widen(value: Any) -> Any:
+        half = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+        return value.float() if half else value
+
+    result = op.function(*map(widen, op.args), **{name: widen(value) for name, value in op.kwargs.items()})
+    return result.to(op.output.dtype) if isinstance(result, Tensor) else op.output
+
+
+def _scores_in(op: Operation) -> Tensor:
     """The scores that a masking operation was given: its largest floating argument."""
-    tensors = [a for a in args if isinstance(a, Tensor) and a.is_floating_point()]
+    tensors = [a for a in op.args if isinstance(a, Tensor) and a.is_floating_point()]
     if not tensors:
-        return output
-    return max(tensors, key=lambda t: t.numel()).expand(output.shape)
+        return op.output
+    largest = max(tensors, key=lambda t: t.numel())
+    return largest.expand(op.output.shape)
+
+
+def _hide_later(scores: Tensor) -> Tensor:
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+    return scores.masked_fill(later, torch.finfo(scores.dtype).min)
 
 
 def _hide(scores: Tensor, keep: Tensor) -> Tensor:
@@ -93,11 +111,6 @@ def _hide(scores: Tensor, keep: Tensor) -> Tensor:
         return scores
     shaped = keep.reshape(keep.shape[0], *(1,) * (scores.dim() - 2), keys)
     return scores.masked_fill(~shaped, torch.finfo(scores.dtype).min)
-
-
-def _written(output: Tensor, value: Tensor) -> Tensor:
-    """`value` in the output's shape; an output with more axes than it should have keeps its last ones."""
-    return value.to(output.dtype)
 
 
 # ---- other treatments ------------------------------------------------------------------------------------------
@@ -141,7 +154,8 @@ def disturb_padding(lab: Lab, situation: Situation, seed: int, only: Iterable[tu
         raise NotMeasured("no embedding lookup of the ids was recorded")
     batch_first = lab.contract.batch_first
 
-    def noise(args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor, _: Tensor) -> Tensor:
+    def noise(op: Operation) -> Tensor:
+        output: Tensor = op.output
         rows = hit if tuple(output.shape[:2]) == tuple(hit.shape) or batch_first else hit.t()
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output)

@@ -10,7 +10,7 @@ from torch import nn
 
 from encdoctor.evidence.modules import ModuleTree, Unregistered
 from encdoctor.lab.lab import Lab
-from encdoctor.lab.source import attribute_line
+from encdoctor.lab.source import attribute_line, class_place
 
 
 def gather_modules(lab: Lab) -> ModuleTree:
@@ -29,7 +29,7 @@ def gather_modules(lab: Lab) -> ModuleTree:
     for module, owner, place in trace.unregistered:
         if id(module) not in seen:
             found.append(_entry(owner, module, "", "", place))
-    return ModuleTree(tuple(found), sum(p.numel() for p in model.parameters()))
+    return ModuleTree(tuple(found), sum(p.numel() for p in model.parameters()), class_place(lab.origin, model))
 
 
 def _entry(owner: str, module: nn.Module, held_in: str, container: str, place: Any) -> Unregistered:

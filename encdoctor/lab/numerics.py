@@ -19,7 +19,7 @@ from encdoctor.lab.trace import Trace
 def gather_half(lab: Lab) -> HalfPrecision:
     """float16 and bfloat16 models, and autocast as it is used in training."""
     exact = lab.run(replace(lab.padded, dtype="float32"))
-    finite32 = exact.output is not None and _bad_share(lab, exact.output, lab.padded) == 0
+    finite32 = _bad_share(lab, exact.tensor, lab.padded) == 0
     runs = []
     for how, dtype, autocast in (
         ("float16", "float16", ""),

@@ -31,8 +31,21 @@ COMPOSITE = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEn
 _OURS = "encdoctor."
 _TARGETS_OF_OURS = ("encdoctor.reference", "encdoctor.cases")
 
-# (args, kwargs, output, keep (B, S)) -> the output to go on with
-Edit = Callable[[tuple[Any, ...], dict[str, Any], Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation while it runs, for an edit: `keep` is (B, S), True at real positions of this run."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    output: Any
+    keep: Tensor
+
+
+# what an operation's output is replaced by
+Edit = Callable[[Operation], Any]
 
 
 @dataclass(frozen=True)
@@ -154,11 +167,12 @@ class Tracer(TorchDispatchMode):
         taints: Mapping[int, int],
         edits: Mapping[str, Edit] | None = None,
         record: bool = True,
-        keep: Tensor | None = None,
+        *,
+        keep: Tensor,
     ) -> None:
         super().__init__()
         self.trace = Trace(keep=keep)
-        self._path, self._origin = path, origin
+        self._path, self._origin, self._keep = path, origin, keep
         self._taints, self._edits, self._record = dict(taints), edits or {}, record
         self._made: dict[int, tuple[int, Tensor]] = {}
         self._aliases: dict[int, list[int]] = {}
@@ -178,7 +192,7 @@ class Tracer(TorchDispatchMode):
             self.trace.failed = self.trace.failed or (op, shapes)
             raise
         if key in self._edits:
-            output = self._edits[key](args, kwargs, output, self.trace.keep)
+            output = self._edits[key](Operation(func, args, kwargs, output, self._keep))
         if self._record:
             assert isinstance(refs, tuple) and isinstance(refs_by_name, dict)
             self._add(func, op, refs, refs_by_name, output, place, key)

@@ -1,0 +1,59 @@
+"""Eight samples cannot be learned by heart.
+
+What it looks at
+    Eight random samples in four classes, the encoder with a linear head, AdamW without dropout or decay, a few learning
+    rates, at most 60 passes. Healthy encoders need 4 to 61 steps to bring the loss below a tenth of chance.
+
+Why it matters
+    What cannot learn eight samples cannot learn eight million. If it fails, look for a fault before touching the
+    learning rate; if it passes, look at data and schedule.
+
+What you see
+    A loss that stays at ln C from the first epoch, or that is NaN.
+
+How to fix it
+    See the other findings first: constant outputs, cut gradients, dead or frozen parts. The learning curve is in the
+    report.
+
+When it does not apply
+    It is skipped by `--fast`. A loss that was still falling when the budget ended is undecided.
+
+Where it points
+    The model as a whole: this is a symptom, and other findings name its cause.
+
+References
+    Karpathy 2019, A Recipe for Training Neural Networks: "overfit one batch".
+"""
+
+from __future__ import annotations
+
+from encdoctor.evidence.learning import TinyFit
+from encdoctor.evidence.modules import ModuleTree
+from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Undecided, Verdict
+
+RULE = Rule("FIT001", "cannot-overfit-tiny-set", Severity.ERROR)
+
+
+def check(fit: TinyFit, modules: ModuleTree) -> Verdict:
+    if not fit.measured:
+        return NotApplicable(fit.why)
+    goal = Limit(fit.goal, "nats of loss", f"a tenth of chance, ln 4 = {fit.chance:.3g}; healthy encoders need 4 to 61 steps")
+    if fit.reached:
+        return Passed(fit.losses[-1])
+    best = min(fit.losses)
+    if fit.finite and (fit.falling or best < fit.chance / 2):
+        return Undecided(
+            f"the loss fell from {fit.losses[0]:.3g} to {best:.3g} in {fit.steps} passes and was not done",
+            "--full, or a longer run of your own",
+        )
+    return Suspect(
+        RULE,
+        message=f"eight samples were not learned in {fit.steps} steps: the loss stays at {best:.3g}"
+        if fit.finite
+        else f"the loss is not finite after {len(fit.losses)} steps",
+        cause="outputs do not tell the samples apart, or the gradient does not reach what could",
+        measured=best if fit.finite else fit.losses[-1],
+        limit=goal,
+        where=(modules.root,),
+        fix="mend the other findings first; look at whether outputs differ between inputs",
+    )
