@@ -95,7 +95,9 @@ _building = _applied(
         "--time-limit", type=float, metavar="S", help="Seconds after which a target is given up (300)."
     ),
     click.option(
-        "--isolate/--no-isolate", default=None, help="Examine in a child process (default) or in this one."
+        "--isolate/--no-isolate",
+        default=None,
+        help="In a child process (default), or here without time limit.",
     ),
     click.option("--debug", is_flag=True, help="Show tracebacks."),
 )

@@ -52,3 +52,12 @@ class Intent:
         """Whether `what` was declared with a value that is not False."""
         declared = self.of(what)
         return declared is not None and declared.value is not False
+
+
+def read_intent(model, origin, options):  # type: ignore[no-untyped-def]
+    """Placeholder until the reader of sources is in place."""
+    doc = (type(model).__doc__ or "").lower()
+    found = [Declared(What(o.split("=")[0]), True, "option") for o in options]
+    if "causal" in doc or "autoregressive" in doc:
+        found.append(Declared(What.CAUSAL, True, "docstring"))
+    return Intent(tuple(found), origin.installed)

@@ -39,8 +39,8 @@ def read_state(path: Path) -> dict[str, Tensor]:
         raise
     except Exception as error:  # each format has its own errors
         raise CannotJudge(
-            f"`{path}` cannot be read as weights ({type(error).__name__}): save the model's state_dict(), best as "
-            "safetensors"
+            f"`{path}` cannot be read as weights ({type(error).__name__}): save the model's state_dict(), "
+            "best as safetensors"
         ) from error
 
 

@@ -74,7 +74,8 @@ def _text(value: str) -> str:
 def _rounded(value: float) -> float | str:
     if not math.isfinite(value):
         return str(value)
-    return float(f"{value:.3g}") + 0.0  # + 0.0 makes -0.0 a plain zero
+    rounded = float(f"{value:.3g}") + 0.0  # + 0.0 makes -0.0 a plain zero
+    return rounded if math.isfinite(rounded) else value  # the largest float64 rounds up to infinity
 
 
 def _mapping(value: Mapping[Any, Any], path: str) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -186,6 +188,19 @@ class TestOutput:
         shown = capsys.readouterr().out
         assert "class: Fine" in shown and "mask_true: drop" in shown
         assert cli.run(["inspect", "models.py:Refused", "--no-isolate"]) == 2
+
+    def test_a_demonstration_is_the_rules_first_broken_case(
+        self, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        case = project / "case.py"
+        case.write_text("class Sound_a: ...\nclass Broken_b: ...\nclass Broken_c: ...\n")
+        spec = ModuleSpec("case", None, origin=str(case))
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+        found = registry.find(registry.discover(), cli.DEMO_RULE)
+        assert cli._broken(found) == "encdoctor.cases.masks.padding_mask_ignored:Broken_b"
+        case.write_text("class Sound_a: ...\n")
+        with pytest.raises(UsageError, match="there is no demonstration of padding-mask-ignored"):
+            cli._broken(found)
 
 
 class TestOptions:

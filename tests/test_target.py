@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from encdoctor.model import CannotJudge
 from encdoctor.target import Loaded, Origin, load, origin_of, unwrap
+from encdoctor.weights import with_weights
 
 TARGETS = Path(__file__).parent / "targets"
 
@@ -222,3 +226,40 @@ class TestRefusals:
         (tmp_path / "kit").mkdir()
         write(tmp_path / "kit", __init__="", encoders=MODEL)
         assert "did you mean `kit.encoders`?" in refusal("kit.encoder:Model", tmp_path)
+
+
+class TestWeights:
+    """Weights in each format reach the model and every copy that is built."""
+
+    @pytest.mark.parametrize("form", ["w.pt", "w.safetensors", "w.safetensors.index.json"])
+    @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "encoder._orig_mod."])
+    def test_formats_and_prefixes(self, tmp_path: Path, form: str, prefix: str) -> None:
+        ones = {f"{prefix}inner.weight": torch.ones(2, 2), f"{prefix}inner.bias": torch.ones(2)}
+        if form == "w.pt":
+            torch.save(ones, tmp_path / form)
+        else:
+            save_file(ones, tmp_path / "w.safetensors")
+            index = {"weight_map": dict.fromkeys(ones, "w.safetensors")}
+            (tmp_path / "w.safetensors.index.json").write_text(json.dumps(index))
+        target = with_weights(loaded("named_encoders.py:Plain"), tmp_path / form)
+        assert target.rebuild is not None
+        for model in (target.model, target.rebuild()):
+            assert all(bool((parameter == 1).all()) for parameter in model.parameters())
+        assert target.notes == (f"weights of {tmp_path / form}",)
+
+    @pytest.mark.parametrize(
+        ("saved", "said"),
+        [
+            (None, "there is no file"),
+            ({"inner.weight": torch.ones(2, 2)}, "has no `inner.bias`"),
+            ({"inner.weight": torch.ones(3, 2), "inner.bias": torch.ones(2)}, "of shape (3, 2)"),
+            ([1, 2], "holds no tensors by name"),
+            (Origin("pkg", None), "cannot be read as weights"),  # a pickle that would run code is not loaded
+        ],
+    )
+    def test_refusals(self, tmp_path: Path, saved: Any, said: str) -> None:
+        if saved is not None:
+            torch.save(saved, tmp_path / "w.pt")
+        with pytest.raises(CannotJudge) as caught:
+            with_weights(loaded("named_encoders.py:Plain"), tmp_path / "w.pt")
+        assert said in str(caught.value)

@@ -45,9 +45,9 @@ def check(gradients: Gradients) -> Verdict:
     growth = _growth(points)
     if growth < GROWTH.value:
         return Passed(growth)
-    if not gradients.trunk_train:
+    if not gradients.train:
         return Undecided("the gradient grows in eval mode, and train mode was not measured", "a forward in train mode")
-    points = [p for p in gradients.trunk_train if p.elasticity > 0]
+    points = [p for p in gradients.train if p.elasticity > 0]
     growth = _growth(points)
     if growth < GROWTH.value:
         return Passed(growth, "only in eval mode, where norms have untrained statistics")

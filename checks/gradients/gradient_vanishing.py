@@ -45,21 +45,27 @@ def check(gradients: Gradients) -> Verdict:
     points = _positive(gradients.trunk)
     if len(points) < 2:
         return NotApplicable("no point was found that every path goes through")
-    if _lost(points) is None:
+    if _share(points) >= FALL.value:
         return Passed(_share(points))
-    if not gradients.trunk_train:
+    if not gradients.train:
         return Undecided("the gradient falls in eval mode, and train mode was not measured", "a forward in train mode")
-    points = _positive(gradients.trunk_train)
-    lost = _lost(points)
-    if lost is None:
-        return Passed(_share(points), "only in eval mode, where norms have untrained statistics")
-    before, after = lost
-    share = before.gradient / points[-1].gradient
+    train, opened = _positive(gradients.train), _positive(gradients.opened)
+    if _shrunk(train):
+        return _suspect(train)
+    if _faded(opened):
+        return _suspect(opened)
+    return Passed(_share(train), "small gains on residual branches, or norms, explain it")
+
+
+def _suspect(points: list[TrunkPoint]) -> Suspect:
+    low = min(points, key=lambda p: p.gradient)
+    behind = points[points.index(low) :]
+    before, after = min(zip(behind, behind[1:], strict=False), key=lambda pair: pair[0].gradient / pair[1].gradient)
     return Suspect(
         RULE,
-        message=f"the gradient falls to {share:.2g} of what it is at the output",
+        message=f"the gradient falls to {_share(points):.2g} of what it is at the output",
         cause=f"{after.name} lets {before.gradient / after.gradient:.2g} of the gradient through",
-        measured=share,
+        measured=_share(points),
         limit=FALL,
         where=(after.place, before.place),
         fix="keep gains at 1 outside residual branches, and residuals around every sublayer",
@@ -75,16 +81,13 @@ def _share(points: list[TrunkPoint]) -> float:
     return min(p.gradient for p in points) / points[-1].gradient if points else 1.0
 
 
-def _lost(points: list[TrunkPoint]) -> tuple[TrunkPoint, TrunkPoint] | None:
-    """The steepest step of a fall below the limit in which signal is lost, None where there is no such fall."""
-    if len(points) < 2:
-        return None
-    end = points[-1]
-    low = min(points, key=lambda p: p.gradient)
-    if low.gradient >= FALL.value * end.gradient:
-        return None
-    faded = low.elasticity < FALL.value * end.elasticity
-    if not faded and end.activation >= FALL.value:
-        return None
-    behind = points[points.index(low) :]
-    return min(zip(behind, behind[1:], strict=False), key=lambda pair: pair[0].gradient / pair[1].gradient)
+def _shrunk(points: list[TrunkPoint]) -> bool:
+    """The output itself is tiny: a loss of ordinary size hardly moves anything before it."""
+    return len(points) > 1 and _share(points) < FALL.value and points[-1].activation < FALL.value
+
+
+def _faded(points: list[TrunkPoint]) -> bool:
+    """The gradient falls, and activations do not grow to match."""
+    if len(points) < 2 or _share(points) >= FALL.value:
+        return False
+    return min(p.elasticity for p in points) < FALL.value * points[-1].elasticity

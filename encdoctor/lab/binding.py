@@ -37,6 +37,8 @@ from encdoctor.target import Origin
 MOST_CANDIDATES = 14
 # So many operations in, an exception is the model's own and not a refusal of the call.
 OWN_FAULT = 3
+MOST_REPAIRS = 8
+MOST_MASKS = 14
 
 
 def bind(
@@ -83,7 +85,8 @@ def _bind_input(
         contract = bare_contract(candidate, reading, fill_extras(roles, candidate.argument, reading))
         if keys := reading.keys.get(candidate.argument):
             contract = _packed(contract, candidate.argument, keys)
-        contract = replace(contract, mask=required)
+        else:
+            contract = replace(contract, mask=required)
         tried = _try_hard(bench, contract, [m for m in variants if m.required])
         count += 1
         if tried.ran and next(outputs.tensors_in(tried.output), None) is not None:
@@ -108,27 +111,53 @@ def _further(rank: tuple[float, int], best: tuple[float, int]) -> bool:
 
 
 def _try_hard(bench: Bench, contract: CallContract, required: list[MaskContract]) -> Tried:
-    """Tries a contract; after a complaint about a size, with the sizes that the complaint names; then other masks."""
+    """Tries a contract at several lengths, then with the sizes that a complaint names, then with other masks."""
     furthest: Tried | None = None
-    for length in usual_lengths(contract):
-        queue, seen = [(contract, length)], {(contract.shape, length)}
-        while queue and len(seen) <= 8:
-            attempt = queue.pop(0)
-            tried = bench.attempt(*attempt)
-            if tried.ran:
-                return tried
-            if furthest is None or tried.operations > furthest.operations:
-                furthest = tried
-            for further in repaired(tried):
-                if (further[0].shape, further[1]) not in seen:
-                    seen.add((further[0].shape, further[1]))
-                    queue.append(further)
-    assert furthest is not None
-    for mask in required[1:10]:
-        tried = bench.attempt(replace(furthest.contract, mask=mask), furthest.length)
+    for length in usual_lengths(contract, known_sizes(bench.original)):
+        tried = bench.attempt(contract, length)
         if tried.ran:
             return tried
+        if furthest is None or tried.operations > furthest.operations:
+            furthest = tried
+        if _beyond_lengths(tried):
+            break
+    assert furthest is not None
+    furthest = _repair(bench, furthest)
+    if furthest.ran:
+        return furthest
+    for mask in required[1:MOST_MASKS]:
+        for shape in dict.fromkeys((furthest.contract.shape, _swapped(furthest.contract.shape))):
+            tried = bench.attempt(replace(furthest.contract, mask=mask, shape=shape), furthest.length)
+            if tried.ran:
+                return tried
     return furthest
+
+
+def _beyond_lengths(tried: Tried) -> bool:
+    """Whether an error is about the call itself, so that another length cannot help."""
+    return isinstance(tried.error, (TypeError, AttributeError, KeyError)) or "dtype" in str(tried.error)
+
+
+def _repair(bench: Bench, failed: Tried) -> Tried:
+    furthest = failed
+    queue = list(repaired(failed))
+    seen = {(failed.contract.shape, failed.length)}
+    while queue and len(seen) <= MOST_REPAIRS:
+        contract, length = queue.pop(0)
+        if (contract.shape, length) in seen:
+            continue
+        seen.add((contract.shape, length))
+        tried = bench.attempt(contract, length)
+        if tried.ran:
+            return tried
+        if tried.operations > furthest.operations:
+            furthest = tried
+        queue += repaired(tried)
+    return furthest
+
+
+def _swapped(shape: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    return (shape[1], shape[0], *shape[2:]) if {"B", "S"} == set(shape[:2]) else shape
 
 
 def _packed(contract: CallContract, argument: str, keys: tuple[str, ...]) -> CallContract:

@@ -24,7 +24,7 @@ _OTHER = re.compile(
     re.I,
 )
 _IDS_NAME = re.compile(r"(^|_)(ids?|idx|indices|tokens?|words?|pieces?|phonemes?|chars?|text|cells|codes|symbols|input_ids)(_|$)", re.I)
-_FLOAT_NAME = re.compile(r"embed|feat|vector|hidden|frames?$|series|signal|spec|mel|values$|obs|^x$|^h$|^z$|clip|video|coords", re.I)
+_FLOAT_NAME = re.compile(r"embed|feat|vector|hidden|frames?$|series|signal|spec|mel|values$|obs|cont|numer|^x$|^h$|^z$|clip|video|coords", re.I)
 _PIXELS_NAME = re.compile(r"(^|_)(im|imgs?|images?|pixels?|pixel_values|picture|photo)(_|$)", re.I)
 _AUDIO_NAME = re.compile(r"wav|audio|speech|^input_values$|^samples$", re.I)
 

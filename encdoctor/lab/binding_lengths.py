@@ -19,11 +19,14 @@ LONGEST_TRIED = 1024
 FEWEST_POSITIONS = 6
 
 
-def usual_lengths(contract: CallContract) -> tuple[int, ...]:
-    """Lengths to try, the preferred first."""
+def usual_lengths(contract: CallContract, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Lengths to try, the preferred first, then those that the model's settings name."""
     if contract.input is InputKind.AUDIO:
         return (401, 4001, 16001)
-    return (LENGTH, 16, 64) if contract.has_sequence else (LENGTH,)
+    if not contract.has_sequence:
+        return (LENGTH,)
+    named = sorted(v for n, v in sizes.items() if _LIMIT_NAMES.search(n) and 2 <= v <= LONGEST_TRIED)
+    return tuple(dict.fromkeys((LENGTH, *named[:3], 16, 64)))
 
 
 def repaired(tried: Tried) -> Iterator[tuple[CallContract, int]]:

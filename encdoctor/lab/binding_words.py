@@ -36,7 +36,7 @@ SEQUENCE_NAMES = frozenset(
     "s t l len length time times seq seqlen seq_len seq_length sequence sequence_length src_len source_length tokens "
     "n_tokens num_tokens token steps timesteps time_steps frames units items samples positions words points nodes slen "
     "max_len tgt_len context_length input_length n_frames num_frames source_len lengths events elements size_t maxlen "
-    "num_steps seqs entries sentences phonemes characters chars residues atoms channels_time q".split()
+    "num_steps seqs max_length entries sentences phonemes characters chars residues atoms channels_time q".split()
 )
 _SHAPE = re.compile(r"[(\[]\s*((?:[`*]*[\w ./<=*+-]+[`*]*\s*[,x×]\s*)+[`*]*[\w ./<=*+-]*|\s*(?:b|batch|batch_size|n)\s*,?)\s*[)\]]", re.I)
 _BARE_SHAPE = re.compile(r"\b((?:batch|b|seq|s|t|time|len|length)(?:\s*[x×]\s*\w+)+)", re.I)

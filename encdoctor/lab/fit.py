@@ -54,15 +54,17 @@ def _train(lab: Lab, rate: float, steps: int, goal: float) -> list[float]:
     head: nn.Linear | None = None
     optimiser: torch.optim.Optimizer | None = None
     losses: list[float] = []
+    shift, scale = torch.zeros(()), torch.ones(())
     for _ in range(steps):
         with torch.enable_grad():
             features = _features(lab, model, situation)
             if head is None:
                 torch.manual_seed(3)
+                shift, scale = standardise(features.detach())
                 head = nn.Linear(features.shape[-1], CLASSES, device=features.device)
                 wanting = [p for p in model.parameters() if p.requires_grad]
                 optimiser = torch.optim.AdamW([*wanting, *head.parameters()], lr=rate, weight_decay=0.0)
-            loss = functional.cross_entropy(head(features), labels)
+            loss = functional.cross_entropy(head((features - shift) / scale), labels)
             losses.append(float(loss.detach()))
             if not math.isfinite(losses[-1]) or losses[-1] < goal:
                 break
@@ -87,6 +89,15 @@ def _features(lab: Lab, model: nn.Module, situation: Situation) -> Tensor:
         raise NotMeasured(f"the output has {output.shape[0]} rows for {SAMPLES} samples")
     real = real_outputs(lab, output, situation)[..., None]
     return torch.where(real, output, 0.0).sum(1).float() / real.sum(1).clamp(min=1)
+
+
+def standardise(features: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean and spread over samples at the first step: a head that is blind to the output's scale and offset.
+
+    A spread of less than 1e-5 of the features' size is round-off, not information, and is not enlarged.
+    """
+    size = features.square().mean().sqrt()
+    return features.mean(0), features.std(0).clamp(min=float(1e-5 * size) or 1.0)
 
 
 def quiet_dropout(model: nn.Module) -> None:

@@ -23,6 +23,8 @@ from encdoctor.lab.trace import ModulePath
 PROBED = 24
 # A fall or growth along the trunk beyond this asks for the run in train mode, where batch norm has its scale.
 SUSPICIOUS = 1e2
+# LayerScale starts between 1e-6 and 0.1 (Touvron et al. 2021, Going deeper with Image Transformers).
+SMALL_GAIN = 0.1
 
 
 def gather_gradients(lab: Lab) -> Gradients:
@@ -32,14 +34,18 @@ def gather_gradients(lab: Lab) -> Gradients:
     flow, output = backward(lab, model, situation)
     points = _points(flow)
     train: tuple[TrunkPoint, ...] = ()
+    opened: tuple[TrunkPoint, ...] = ()
     if _suspicious(points):
         train_model = lab.fresh().to(getattr(torch, situation.dtype))
-        train_flow, _ = backward(lab, train_model, replace(situation, training=True))
-        train = _points(train_flow)
+        train = _points(backward(lab, train_model, replace(situation, training=True))[0])
+        opened = train
+        if open_gates(train_model):
+            opened = _points(backward(lab, train_model, replace(situation, training=True))[0])
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     return Gradients(
         trunk=points,
-        trunk_train=train,
+        train=train,
+        opened=opened,
         parameters=tuple(_parameters(lab, model, situation)),
         cuts=tuple(flow.cuts),
         finite=all(bool(torch.isfinite(g).all()) for g in grads),
@@ -85,6 +91,21 @@ def _points(flow: Flow) -> tuple[TrunkPoint, ...]:
     return tuple(
         TrunkPoint(s.name, s.place, s.gradient, s.activation) for s in trunk(flow) if s.gradient is not None
     )
+
+
+def open_gates(model: nn.Module) -> int:
+    """Sets gains that start small and equal, or a single gate that starts at 0, to 1; returns how many there were."""
+    opened = 0
+    with torch.no_grad():
+        for parameter in model.parameters():
+            first = parameter.reshape(-1)[:1]
+            constant = bool((parameter == first).all()) if parameter.numel() else False
+            small = 0 < float(first.abs()) <= SMALL_GAIN if parameter.numel() else False
+            closed = parameter.numel() == 1 and float(first) == 0
+            if constant and (small or closed):
+                parameter.fill_(1.0)
+                opened += 1
+    return opened
 
 
 def _suspicious(points: tuple[TrunkPoint, ...]) -> bool:
