@@ -7,9 +7,20 @@ signatures, names that the source reads.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from encdoctor.signatures import as_mapping, comments, config_objects, parse, source_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from encdoctor.target import Origin
 
 
 class What(StrEnum):
@@ -54,10 +65,241 @@ class Intent:
         return declared is not None and declared.value is not False
 
 
-def read_intent(model, origin, options):  # type: ignore[no-untyped-def]
-    """Placeholder until the reader of sources is in place."""
-    doc = (type(model).__doc__ or "").lower()
-    found = [Declared(What(o.split("=")[0]), True, "option") for o in options]
-    if "causal" in doc or "autoregressive" in doc:
-        found.append(Declared(What.CAUSAL, True, "docstring"))
-    return Intent(tuple(found), origin.installed)
+def read_intent(model: nn.Module, origin: Origin, options: tuple[str, ...]) -> Intent:
+    """Everything that is declared about `model`, the strongest source first."""
+    own = _own_classes(model, origin)
+    found = [
+        *_from_options(options),
+        *_from_settings(model, type(model), own, "{name}={value} of the model"),
+        *(d for c in config_objects(model) for d in _from_settings(c, type(model), own, "{name}={value} in the configuration")),
+        *_from_constructor(model),
+        *_from_texts([(type(model), True)], model),
+        *_from_texts([(type(c), False) for c in config_objects(model) if _is_own(type(c), origin)], model),
+        *_from_texts([(cls, False) for cls in own if cls is not type(model)], model),
+        *_from_parts(model, origin),
+        *_from_names([type(model)]),
+    ]
+    return Intent(tuple(dict.fromkeys(found)), origin.installed)
+
+
+# ---- options -------------------------------------------------------------------------------------------------
+
+
+def _from_options(options: tuple[str, ...]) -> Iterator[Declared]:
+    for option in options:
+        name, _, value = option.partition("=")
+        denied = name.startswith("not-")
+        name = name.removeprefix("not-")
+        if name in {what.value for what in What}:
+            yield Declared(What(name), False if denied else _literal(value), f"option --intent {option}")
+
+
+def _literal(value: str) -> bool | int | str:
+    if value.lower() in ("", "true", "yes"):
+        return True
+    if value.lower() in ("false", "no"):
+        return False
+    return int(value) if value.isdigit() else value
+
+
+# ---- names with values ---------------------------------------------------------------------------------------
+
+_FLAGS: tuple[tuple[What, re.Pattern[str]], ...] = (
+    (What.CAUSAL, re.compile(r"^(is_)?(causal|autoregressive|unidirectional|left_to_right)(_attention|_mask)?$|^use_causal")),
+    (What.SHARED, re.compile(r"^(share|tie)_?(all_)?(layers?|weights|params|parameters|blocks?)$|^shared_(layers?|weights|block)$")),
+    (What.FROZEN, re.compile(r"^freeze(_\w+)?$|^frozen(_\w+)?$")),
+    (What.HALF, re.compile(r"^(use_)?(fp16|half|bf16|amp|mixed_precision)$")),
+)
+_NUMBERS: tuple[tuple[What, re.Pattern[str]], ...] = (
+    (What.WINDOW, re.compile(r"^(attention_window|sliding_window|local_attention|local_window(_size)?|window(_size)?|attn_window)$")),
+    (What.PREFIX, re.compile(r"^(n_)?prefix(_len|_length|_size|_tokens)?$|^prefix_lm$")),
+)
+_BIDIRECTIONAL = re.compile(r"^(is_)?bidirectional$")
+_POSITIONS = re.compile(r"^(use_)?(pos|position|positions|position_embeddings?|pos_embed|positional_encoding|position_embedding_type|pos_emb)$")
+_READS_ATTENTION = re.compile(r"softmax|attention|attn", re.IGNORECASE)
+
+
+def _from_settings(holder: object, root: type, own: list[type], source: str) -> Iterator[Declared]:
+    """Declarations by the names and values of an object's fields."""
+    for name, value in as_mapping(holder).items():
+        if isinstance(name, str) and (declared := _setting(name.lower(), value, own)):
+            yield Declared(*declared, source.format(name=name, value=value))
+
+
+def _setting(name: str, value: Any, own: list[type]) -> tuple[What, bool | int | str] | None:
+    for what, pattern in _FLAGS:
+        if pattern.search(name) and isinstance(value, bool):
+            part = name.partition("_")[2] if what is What.FROZEN else ""
+            return (what, part or True) if value else ((what, False) if what is What.CAUSAL else None)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, int) for v in value):
+        value = max(value)  # one a layer
+    for what, pattern in _NUMBERS:
+        if pattern.search(name) and isinstance(value, int) and value > 0:
+            if name in ("window", "window_size") and not _used_beside_attention(name, own):
+                return None
+            return what, True if isinstance(value, bool) else value
+    if _BIDIRECTIONAL.search(name) and isinstance(value, bool):
+        return What.CAUSAL, not value
+    if _POSITIONS.search(name) and (value is False or value in ("none", "no")):
+        return What.NO_POSITIONS, True
+    if name == "padding_side" and value == "left":
+        return What.LEFT_PADDING, True
+    if name == "is_decoder" and value is True:
+        return What.CAUSAL, True
+    return None
+
+
+def _used_beside_attention(name: str, own: list[type]) -> bool:
+    """Whether a class that attends reads that name: a window of a time series is no attention window."""
+    sources = (source_of(cls) for cls in own)
+    return any(_READS_ATTENTION.search(s) and re.search(rf"\.{name}\b|\b{name}\s*=", s) for s in sources)
+
+
+def _from_constructor(model: nn.Module) -> Iterator[Declared]:
+    """Constructor defaults that no attribute overrides."""
+    try:
+        parameters = inspect.signature(type(model).__init__).parameters
+    except (TypeError, ValueError):
+        return
+    for name, parameter in parameters.items():
+        if name not in vars(model) and (declared := _setting(name.lower(), parameter.default, [type(model)])):
+            yield Declared(*declared, f"{name}={parameter.default} in the signature of {type(model).__name__}")
+
+
+def _from_parts(model: nn.Module, origin: Origin) -> Iterator[Declared]:
+    """Flags that submodules carry, where they are set."""
+    for path, module in model.named_modules():
+        if module is model or type(module).__module__.startswith("torch."):
+            continue
+        for name, value in vars(module).items():
+            if value is True and _FLAGS[0][1].search(name):
+                yield Declared(What.CAUSAL, True, f"{name}=True of {path}")
+                return
+
+
+def _from_names(classes: list[type]) -> Iterator[Declared]:
+    for cls in classes:
+        words = re.findall(r"[A-Z][a-z]+|[A-Z]+(?![a-z])", cls.__name__)
+        if {"Causal", "Autoregressive"} & set(words):
+            yield Declared(What.CAUSAL, True, f"name of {cls.__name__}")
+        if "Prefix" in words:
+            yield Declared(What.PREFIX, True, f"name of {cls.__name__}")
+        if re.search(r"Shared(Layer|Weight|Block)", cls.__name__):
+            yield Declared(What.SHARED, True, f"name of {cls.__name__}")
+
+
+# ---- texts ---------------------------------------------------------------------------------------------------
+
+# Longer texts are reference pages that mention everything; their first paragraph says what the class is.
+LONGEST_DOC = 1200
+
+_PHRASES: tuple[tuple[What, bool, re.Pattern[str]], ...] = tuple(
+    (what, value, re.compile(pattern, re.IGNORECASE))
+    for what, value, pattern in (
+        (What.CAUSAL, True, r"\bcausal(?:ly)?\b|\bauto-?regressive\b|\bleft[- ]to[- ]right\b|\buni-?directional\b|\bdecoder[- ]only\b"
+                            r"|\bonly (?:sees?|attends? to|looks? at) (?:the )?(?:past|earlier|previous)|\bcannot (?:see|look at) (?:the )?(?:future|later)"),
+        (What.CAUSAL, False, r"\bbi-?directional(?:ly)?\b|\bin both directions\b"),
+        (What.WINDOW, True, r"\bsliding[- ]window|\blocal(?:ised|ized)? (?:self-)?attention|\bwindowed (?:self-)?attention|\blocal window|\bbanded\b"
+                            r"|\bneighbou?rhood attention|\bblock-?local|\bonly to (?:its )?(?:near|neighbou?r)|\bsees? \S+ \w+ (?:to|on) (?:each|either) side"),
+        (What.PREFIX, True, r"\bprefix (?:encoder|mask|lm|language|attention)|\bprefix is (?:seen|visible)|\bbidirectional prefix\b"),
+        (What.SHARED, True, r"\bshar(?:e|es|ed|ing) (?:their |its |the )?(?:same )?(?:weights?|parameters?)\b|\bas in albert\b|\buniversal transformer\b"
+                            r"|\b(?:one|same|single) (?:layer|block)\b[^.]{0,40}\b(?:shared|reused|repeated|applied|run) ?(?:again|several|many|repeatedly|\w+ times|depth)?"
+                            r"|\blayers? (?:is |are )?shared\b|\bshared (?:layer|block|on purpose|across layers|by all layers|between layers)|\bweight[- ](?:sharing|tied)\b"),
+        (What.FROZEN, True, r"\bfrozen\b|\bnot trained\b|\bkept fixed\b|\bnon-?trainable\b|\bfreezes?\b"),
+        (What.NO_POSITIONS, True, r"\b(?:order|permutation)[- ](?:in|equi)variant|\border[- ](?:free|blind)|\bset (?:encoder|transformer)\b|\bunordered\b|\bset of \w+ in\b"
+                                  r"|\bno positions?\b|\bno position(?:al)? (?:embedd|encod|inform)\w+|\bwithout (?:any )?position\w*|\border (?:does|do) not matter|\bignores? (?:the )?order\b"),
+        (What.LEFT_PADDING, True, r"\bleft[- ]padd(?:ed|ing)|\bpads?(?:ded|ding)? on the left|\bpadding (?:is )?on (?:the left|either side)"),
+        (What.HALF, True, r"\.half\(\)|\b(?:b?float16|[fb]p?16)\b|\bhalf precision|\bmixed precision|\bautocast\b"),
+    )
+)
+_NEGATED = re.compile(r"\b(?:not|no|non|never|without|instead of|unlike|isn't|rather than|neither|nor)\b[\s-]*(?:\w+[\s-]+){0,2}$", re.IGNORECASE)
+# A sentence with one of these mentions a possibility or something else, it does not say what this class is.
+_CONDITIONAL = re.compile(
+    r"\b(?:if|when|whether|optional(?:ly)?|can be|could be|may be|might|unless|e\.g\.|for example|see also|compare|such as|either)\b"
+    r"|\bdecoders?\b(?![- ]only)|\bgenerator\b",
+    re.IGNORECASE,
+)
+
+
+def _from_texts(classes: list[tuple[type, bool]], model: nn.Module) -> Iterator[Declared]:
+    for cls, is_target in classes:
+        for where, text in _texts(cls, is_target):
+            for sentence in re.split(r"(?<=[.;:!?])\s+|\n\s*\n", text):
+                yield from _declared_in(sentence, where, model)
+
+
+def _texts(cls: type, is_target: bool) -> Iterator[tuple[str, str]]:
+    name = cls.__name__
+    if cls.__module__.startswith("torch."):
+        return
+    if (doc := cls.__dict__.get("__doc__")) and not doc.startswith(f"{name}("):
+        yield f"docstring of {name}", _head(doc)
+    forward = cls.__dict__.get("forward")
+    if is_target and forward is not None and forward.__doc__ and len(forward.__doc__) <= LONGEST_DOC:
+        yield f"docstring of {name}.forward", forward.__doc__
+    if not is_target and hasattr(cls, "forward"):
+        return
+    if is_target and (init := getattr(cls.__dict__.get("__init__"), "__doc__", None)):
+        yield f"docstring of {name}.__init__", _head(init)
+    for comment in _declaring_comments(cls):
+        yield f"comment in {name}", comment
+
+
+def _declaring_comments(cls: type) -> Iterator[str]:
+    """Comments beside fields and in the constructor; those of other methods tell how, not what is meant."""
+    source = source_of(cls)
+    other = [
+        range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(parse(source))
+        if isinstance(node, ast.FunctionDef) and node.name != "__init__"
+    ]
+    yield from (text for line, text in comments(source) if not any(line in lines for lines in other))
+
+
+def _head(doc: str) -> str:
+    doc = inspect.cleandoc(doc)
+    return doc if len(doc) <= LONGEST_DOC else re.split(r"\n\s*\n", doc)[0]
+
+
+def _declared_in(sentence: str, where: str, model: nn.Module) -> Iterator[Declared]:
+    said = " ".join(sentence.split())
+    prefixed = _PHRASES[3][2].search(said) is not None
+    for what, value, pattern in _PHRASES:
+        match = pattern.search(said)
+        if match is None or (what is What.CAUSAL and not value and prefixed):
+            continue
+        around = said[: match.start()] + " " + said[match.end() :]
+        if what not in (What.LEFT_PADDING, What.HALF) and _CONDITIONAL.search(around):
+            continue
+        negated = _NEGATED.search(said[: match.start()]) is not None
+        if negated and what not in (What.CAUSAL, What.SHARED, What.WINDOW):
+            continue
+        stated = _which_half(said) if what is What.HALF else value is not negated
+        yield Declared(what, stated, f'{where}: "{_short(said)}"')
+
+
+def _which_half(text: str) -> bool | str:
+    """The half precision that a text names, True where it names both or neither."""
+    brain = re.search(r"\bbf(?:loat)?16\b", text, re.IGNORECASE) is not None
+    ieee = re.search(r"\.half\(|\bf(?:loat|p)?16\b", text, re.IGNORECASE) is not None
+    return True if brain is ieee else "bfloat16" if brain else "float16"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 90 else text[:87].rstrip() + "…"
+
+
+# ---- whose classes -------------------------------------------------------------------------------------------
+
+
+def _own_classes(model: nn.Module, origin: Origin) -> list[type]:
+    classes = dict.fromkeys(type(module) for module in model.modules())
+    return [cls for cls in classes if _is_own(cls, origin)]
+
+
+def _is_own(cls: type, origin: Origin) -> bool:
+    try:
+        file = inspect.getsourcefile(cls) or ""
+    except (OSError, TypeError):
+        file = ""
+    return origin.owns(cls.__module__, file)

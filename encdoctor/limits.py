@@ -14,3 +14,6 @@ PADDING_MOVES_NOTHING = Limit(
 CONSTRUCTION = "relative change of earlier outputs when a later token is replaced"
 
 HALF_MAX = Limit(65504.0, "absolute value", "the largest finite float16 (IEEE 754 binary16)")
+
+CALLS_RAISING = "ordinary calls that raise"
+EVERY_CALL_RUNS = Limit(0.0, CALLS_RAISING, "a call that the contract promises has to go through")

@@ -8,13 +8,15 @@ from typing import Any
 
 from encdoctor.anatomy import anatomy_of, evidence_of, model_facts
 from encdoctor.contract import CallContract, contract_to_plain
+from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.excerpts import fingerprint, to_where
 from encdoctor.intent import Intent, read_intent
 from encdoctor.isolation import heartbeat
 from encdoctor.lab.binding import bind
 from encdoctor.lab.intervene import treatment
 from encdoctor.lab.lab import Broken, Lab, NotMeasured, untouched
-from encdoctor.lab.planner import left_out, plan
+from encdoctor.lab.planner import left_out, needed, plan
+from encdoctor.limits import CALLS_RAISING
 from encdoctor.model import (
     Confidence,
     Finding,
@@ -35,6 +37,8 @@ from encdoctor.options import Options
 from encdoctor.registry import Check
 from encdoctor.target import Loaded
 
+# What settles a check that found no forward to measure.
+A_FORWARD = "a forward that runs"
 # How many suspects have their fixes tried; the rest is reported untried, and the report says so.
 TRIED_AT_MOST = 8
 
@@ -47,6 +51,7 @@ class Case:
     suspect: Suspect
     confidence: Confidence
     after: float | None = None
+    treated: Lab | None = None
     vanishes: list[Case] = field(default_factory=list)
     explained_by: Case | None = None
 
@@ -80,6 +85,9 @@ def _judge(loaded: Loaded, options: Options, checks: Mapping[str, Check], lab: L
         for suspect in verdict
     ]
     report.capped += _try_fixes(lab, cases)
+    healed = _healed(lab, cases)
+    if healed is not None:
+        cases += _go_on(healed, checks, verdicts, options)
     _explain(cases)
     report.findings = _findings(lab, cases, options)
     report.results = [_result(checks[code], verdict, report) for code, verdict in verdicts.items()]
@@ -114,16 +122,28 @@ def _evaluate(lab: Lab, check: Check, options: Options) -> list[Suspect] | Passe
     except Broken as error:
         return _outcome(check, Outcome.ERRORED, str(error))
     except NotMeasured as reason:
-        return Undecided(str(reason), "a forward that runs")
+        return Undecided(str(reason), A_FORWARD)
     except Exception as error:  # a faulty check must not take the others along
         return _outcome(check, Outcome.ERRORED, f"the check raised {type(error).__name__}: {error}")
     return [verdict] if isinstance(verdict, Suspect) else verdict
 
 
 def _call(lab: Lab, check: Check) -> Verdict:
-    known: dict[type, Any] = {CallContract: lab.contract, Intent: lab.intent}
-    given = {name: known[kind] if kind in known else lab.get(kind) for name, kind in check.needs.items()}
-    return check.function(**given)
+    return check.function(**{name: _given(lab, hint) for name, hint in check.needs.items()})
+
+
+def _given(lab: Lab, hint: Any) -> Any:
+    kind, optional = needed(hint)
+    if kind is CallContract:
+        return lab.contract
+    if kind is Intent:
+        return lab.intent
+    try:
+        return lab.get(kind)
+    except NotMeasured:
+        if optional:
+            return None
+        raise
 
 
 def _outcome(check: Check, outcome: Outcome, reason: str, settle: str = "") -> Result:
@@ -136,12 +156,20 @@ def _result(check: Check, verdict: Any, report: TargetReport) -> Result:
     if isinstance(verdict, NotApplicable):
         return _outcome(check, Outcome.NOT_APPLICABLE, verdict.reason)
     if isinstance(verdict, Undecided):
-        return _outcome(check, Outcome.UNDECIDED, verdict.reason, verdict.settle)
+        return _undecided(check, verdict, report)
     if isinstance(verdict, list):
         own = [f for f in report.findings if f.rule == check.rule.code]
         loud = any(f.severity is not Severity.NOTE for f in own)
         return _outcome(check, Outcome.FAILED if loud else Outcome.PASSED, "" if loud else "with notes")
     return _outcome(check, Outcome.PASSED, verdict.reason)
+
+
+def _undecided(check: Check, verdict: Undecided, report: TargetReport) -> Result:
+    """What an exception made unmeasurable refers to the finding about the exception."""
+    crash = next((f.id for f in report.findings if f.measured.unit == CALLS_RAISING), None)
+    if verdict.settle == A_FORWARD and crash is not None:
+        return _outcome(check, Outcome.UNDECIDED, f"forward raises, see {crash}", f"mend {crash} first")
+    return _outcome(check, Outcome.UNDECIDED, verdict.reason, verdict.settle)
 
 
 # ---- trying fixes ----------------------------------------------------------------------------------------------
@@ -167,7 +195,7 @@ def _confirm(lab: Lab, case: Case, trial: Trial, cases: list[Case]) -> bool:
         return False
     if after is None:
         return False
-    case.confidence, case.after = Confidence.CONFIRMED, after
+    case.confidence, case.after, case.treated = Confidence.CONFIRMED, after, treated
     case.vanishes = [other for other in cases if other is not case and _vanishes(treated, other)]
     return True
 
@@ -200,6 +228,29 @@ def _explains(one: Case, other: Case) -> bool:
     while other.explained_by is not None:
         other = other.explained_by
     return other is one
+
+
+def _healed(lab: Lab, cases: list[Case]) -> Lab | None:
+    """The lab under the fix that was confirmed for a forward that raises; None where the usual call runs."""
+    runs = lab.gathered(ForwardRuns)
+    if runs is None or runs.usual is None:
+        return None
+    return next((case.treated for case in cases if case.treated is not None), None)
+
+
+def _go_on(
+    healed: Lab, checks: Mapping[str, Check], verdicts: dict[str, Any], options: Options
+) -> list[Case]:
+    """Asks the checks that could not be answered again, on the mended model: a crash must not hide the next fault."""
+    found = []
+    for code, verdict in verdicts.items():
+        if not isinstance(verdict, Undecided):
+            continue
+        verdicts[code] = _evaluate(healed, checks[code], options)
+        suspects = verdicts[code] if isinstance(verdicts[code], list) else []
+        found += [Case(checks[code], suspect, suspect.confidence) for suspect in suspects]
+    _try_fixes(healed, found)
+    return found
 
 
 # ---- findings --------------------------------------------------------------------------------------------------

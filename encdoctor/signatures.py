@@ -11,7 +11,7 @@ import io
 import re
 import textwrap
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,20 @@ def definitions(text: str, name: str, names: tuple[str, ...]) -> Iterator[str]:
         if blank and passage[: blank.start()].strip():
             passage = passage[: blank.start()]
         yield re.sub(r"\s+", " ", passage).strip()
+
+
+def config_objects(model: object) -> list[Any]:
+    """Objects on the model that hold its settings."""
+    named = [getattr(model, n, None) for n in ("config", "cfg", "hparams", "args", "conf", "params", "settings", "options")]
+    return [c for c in named if c is not None and (isinstance(c, Mapping) or hasattr(c, "__dict__")) and not callable(c)]
+
+
+def as_mapping(holder: Any) -> Mapping[str, Any]:
+    """A config's fields by name."""
+    if isinstance(holder, Mapping):
+        return holder
+    fields = {n: getattr(holder, n) for n in getattr(type(holder), "__dataclass_fields__", ())}
+    return {**{k: v for k, v in vars(type(holder)).items() if not k.startswith("__")}, **fields, **vars(holder)}
 
 
 def _defined_at(text: str, name: str) -> Iterator[tuple[int, int]]:

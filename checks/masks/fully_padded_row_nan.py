@@ -42,7 +42,7 @@ FINITE = Limit(
 OUTPUTS = Limit(0.0, "samples with outputs that are not finite", "what is never read may still be summed or logged")
 
 
-def check(empty: EmptyRow, attention: AttentionSites) -> Verdict:
+def check(empty: EmptyRow, attention: AttentionSites | None) -> Verdict:
     if not empty.measured:
         return NotApplicable(empty.why) if empty.raised is None else Undecided(empty.why, "a batch with such a row")
     if not (empty.own_row or empty.others or empty.bad_gradients):
@@ -73,11 +73,12 @@ def check(empty: EmptyRow, attention: AttentionSites) -> Verdict:
     )
 
 
-def _places(empty: EmptyRow, attention: AttentionSites) -> tuple[tuple[Place, ...], tuple[str, ...], bool]:
+def _places(empty: EmptyRow, attention: AttentionSites | None) -> tuple[tuple[Place, ...], tuple[str, ...], bool]:
     """Where it starts, the softmax operations to mend, and whether that is inside torch."""
-    keys = tuple(site.key for site in attention.sites)
+    sites = attention.sites if attention is not None else ()
+    keys = tuple(site.key for site in sites)
     first = empty.first
     if first is None:
-        return tuple(site.place for site in attention.sites), keys, True
-    fills = [m.place for site in attention.sites if not site.foreign for m in site.masks]
+        return tuple(site.place for site in sites), keys, True
+    fills = [m.place for site in sites if not site.foreign for m in site.masks]
     return (first.place, *fills), tuple({first.key, *keys}), first.foreign

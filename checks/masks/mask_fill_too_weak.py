@@ -67,7 +67,7 @@ def _hiding(site: Site) -> list[MaskAt]:
 
 def _places(site: Site, mask: MaskAt) -> tuple[Place, ...]:
     applied = site.place if site.foreign else mask.place
-    return (mask.made, applied) if mask.made is not None else (applied,)
+    return (*mask.history[:1], applied) if mask.how == "add" else (applied,)
 
 
 def _exp(value: float) -> float:

@@ -37,12 +37,11 @@ from encdoctor.contract import CallContract
 from encdoctor.evidence.attention import AttentionSites
 from encdoctor.evidence.influence import PaddingInfluence
 from encdoctor.evidence.runs import ForwardRuns, Raised
-from encdoctor.limits import PADDING_MOVES_NOTHING
-from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Trial, Verdict
+from encdoctor.limits import EVERY_CALL_RUNS, PADDING_MOVES_NOTHING
+from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Trial, Undecided, Verdict
 
 RULE = Rule("MSK010", "mask-rank-broadcast", Severity.WARNING)
 AXES = Limit(0, "axes of the scores added by masking", "masking changes values, never the number of axes")
-CALLS = Limit(0, "ordinary calls with a mask that raise", "a documented mask has to work for every batch and length")
 # torch's own words where shapes do not broadcast
 MISMATCH = re.compile(
     r"must match the (existing )?size|shape of the [23]D attn_mask|is invalid for input of size|"
@@ -51,7 +50,7 @@ MISMATCH = re.compile(
 
 
 def check(
-    contract: CallContract, runs: ForwardRuns, padding: PaddingInfluence, attention: AttentionSites
+    contract: CallContract, runs: ForwardRuns, padding: PaddingInfluence | None, attention: AttentionSites | None
 ) -> Verdict:
     if contract.mask is None:
         return NotApplicable("the encoder is not told what is padding")
@@ -62,10 +61,12 @@ def check(
             message=f"a mask for {raised.situation} does not fit the scores: {raised.text}",
             cause="the mask is aligned with the scores from the right, and its axes are not theirs",
             measured=1.0,
-            limit=CALLS,
+            limit=EVERY_CALL_RUNS,
             where=raised.places,
             fix="give the mask the shape (B, 1, 1, S); torch's modules take (B, S) as key_padding_mask",
         )
+    if attention is None or padding is None:
+        return Undecided("the padded batch could not be run", "a forward that runs")
     grown = [(site, mask) for site in attention.sites for mask in site.masks if mask.grows and mask.from_mask]
     if grown:
         added = max(m.rank - m.score_rank for _, m in grown)
@@ -80,7 +81,7 @@ def check(
             trials=(Trial("mask_instead", tuple(mask.key for _, mask in grown)),),
         )
     square = runs.named("square")
-    if square is not None and square.leak > 0 and padding.measured and padding.on_padding == 0:
+    if square is not None and square.leak > 0 and padding.measured and not padding.leaks:
         return Suspect(
             RULE,
             message="where batch and length are equal, the mask means something else: padding reaches real tokens",

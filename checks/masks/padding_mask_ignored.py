@@ -34,10 +34,10 @@ References
 from __future__ import annotations
 
 from encdoctor.contract import CallContract
-from encdoctor.evidence.attention import AttentionSites, Covers, Site
+from encdoctor.evidence.attention import AttentionSites, Covers, MaskAt, Site
 from encdoctor.evidence.influence import PaddingInfluence
 from encdoctor.limits import PADDING_MOVES_NOTHING
-from encdoctor.model import NotApplicable, Passed, Rule, Severity, Suspect, Trial, Undecided, Verdict
+from encdoctor.model import NotApplicable, Passed, Place, Rule, Severity, Suspect, Trial, Undecided, Verdict
 
 RULE = Rule("MSK001", "padding-mask-ignored", Severity.ERROR)
 
@@ -55,20 +55,33 @@ def check(contract: CallContract, padding: PaddingInfluence, attention: Attentio
     blind = [site for site in attention.sites if not _reads_mask(site)]
     if len(blind) < len(attention.sites) or any(site.over_batch for site in blind):
         return Passed(padding.on_padding, "the mask reaches attention; what is wrong with it is another rule's to say")
+    empty = [m for site in blind for m in site.masks if m.from_mask]
     return Suspect(
         RULE,
         message="attention reads padding: no site masks it",
-        cause=f"the mask from `{contract.mask.argument or 'the ids'}` reaches none of the {len(blind)} attention sites"
-        if contract.mask
-        else "",
+        cause=_cause(contract, len(blind), bool(empty)),
         measured=padding.on_padding,
         limit=PADDING_MOVES_NOTHING,
-        where=(*(s.scores_place for s in blind), *(s.place for s in blind)),
+        where=tuple(dict.fromkeys(_places(blind, empty))),
         fix="fill the scores of padded keys with the dtype's minimum before the softmax, at every site",
         trials=(Trial("mask_keys", tuple(site.key for site in blind)),),
     )
 
 
 def _reads_mask(site: Site) -> bool:
-    """Whether any mask made from the caller's mask, or any that hides padding, acts at the site."""
-    return any(m.from_mask or m.covers is Covers.PADDED_KEYS for m in (*site.masks, *site.after_softmax))
+    """Whether any mask made from the caller's mask hides anything at the site."""
+    masks = (*site.masks, *site.after_softmax)
+    return any(m.covers is not Covers.NOTHING and (m.from_mask or m.covers is Covers.PADDED_KEYS) for m in masks)
+
+
+def _cause(contract: CallContract, sites: int, empty: bool) -> str:
+    source = f"`{contract.mask.argument}`" if contract.mask and contract.mask.argument else "the ids"
+    if empty:
+        return f"the mask that is made from {source} hides nothing: no padding is recognised"
+    return f"the mask from {source} reaches none of the {sites} attention sites"
+
+
+def _places(blind: list[Site], empty: list[MaskAt]) -> list[Place]:
+    """Where an empty mask is made, else where scores are made without a mask."""
+    made = [place for mask in empty for place in reversed(mask.history)]
+    return [*made, *(site.scores_place for site in blind), *(site.place for site in blind)]

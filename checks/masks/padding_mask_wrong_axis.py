@@ -24,7 +24,7 @@ When it does not apply
     Masks that hide padded keys as well as padded rows, (B, 1, S, S), are fine.
 
 Where it points
-    The operation that applies the mask.
+    The line on which the mask's axes are laid out, then the operation that applies it.
 
 References
     Vaswani et al. 2017, section 3.2.3: softmax runs over keys, so keys are what a mask removes.
@@ -32,10 +32,10 @@ References
 
 from __future__ import annotations
 
-from encdoctor.evidence.attention import AttentionSites, Covers
+from encdoctor.evidence.attention import AttentionSites, Covers, MaskAt, Site
 from encdoctor.evidence.influence import PaddingInfluence
 from encdoctor.limits import PADDING_MOVES_NOTHING
-from encdoctor.model import NotApplicable, Passed, Rule, Severity, Suspect, Trial, Verdict
+from encdoctor.model import NotApplicable, Passed, Place, Rule, Severity, Suspect, Trial, Verdict
 
 RULE = Rule("MSK003", "padding-mask-wrong-axis", Severity.ERROR)
 
@@ -60,7 +60,12 @@ def check(padding: PaddingInfluence, attention: AttentionSites) -> Verdict:
         cause=f"at {len(wrong)} of {len(attention.sites)} sites the mask varies along the queries, not the keys",
         measured=padding.on_padding,
         limit=PADDING_MOVES_NOTHING,
-        where=tuple(site.place if site.foreign else mask.place for site, mask in wrong),
+        where=tuple(dict.fromkeys(place for site, mask in wrong for place in _places(site, mask))),
         fix="give the mask the shape (B, 1, 1, S), so that the sequence lies on the axis of the keys",
         trials=(Trial("mask_instead", tuple(mask.key for _, mask in wrong)),),
     )
+
+
+def _places(site: Site, mask: MaskAt) -> tuple[Place, ...]:
+    applied = site.place if site.foreign else mask.place
+    return (applied,) if mask.shaped is None else (mask.shaped, applied)

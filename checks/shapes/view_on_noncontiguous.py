@@ -31,11 +31,11 @@ References
 from __future__ import annotations
 
 from encdoctor.evidence.runs import ForwardRuns, Tried
-from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Trial, Verdict
+from encdoctor.limits import EVERY_CALL_RUNS
+from encdoctor.model import Passed, Rule, Severity, Suspect, Trial, Verdict
 
 RULE = Rule("SHP001", "view-on-noncontiguous", Severity.ERROR)
 TEXT = "view size is not compatible with input tensor's size and stride"
-NONE = Limit(0, "ordinary calls that raise", "a call that the contract promises has to go through")
 
 
 def check(runs: ForwardRuns) -> Verdict:
@@ -50,7 +50,7 @@ def check(runs: ForwardRuns) -> Verdict:
         message="view is called on a tensor that is not contiguous" + _when(refused, only_strided),
         cause=f"{raised.text} ({raised.situation})",
         measured=float(len(refused)),
-        limit=NONE,
+        limit=EVERY_CALL_RUNS,
         where=raised.places,
         fix="reshape instead of view, after making sure that the axes are in the right order",
         trials=(Trial("reshape_views"),),

@@ -30,8 +30,8 @@ class MaskAt:
 
     `covers` is what it hides; `offset` the diagonal of a causal mask (1: strictly later keys are hidden). `fill` is
     the value that hidden scores get (`how` "fill") or that is added to them ("add"). `rank` is the mask's number of
-    axes before broadcasting, `score_rank` the scores'. `grows` tells that masking added axes to the scores. `made` is
-    the line where an additive mask got its values, where that is another one.
+    axes before broadcasting, `score_rank` the scores'. `grows` tells that masking added axes to the scores. `history` lists
+    the lines on which the mask was made, the latest first, and `shaped` the latest on which its axes were laid out.
     """
 
     key: str
@@ -44,7 +44,8 @@ class MaskAt:
     score_rank: int
     offset: int = 0
     grows: bool = False
-    made: Place | None = None
+    history: tuple[Place, ...] = ()
+    shaped: Place | None = None
 
 
 @dataclass(frozen=True)

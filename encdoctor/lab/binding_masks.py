@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from encdoctor.contract import CallContract, InputKind, MaskContract, MaskMeaning
 from encdoctor.lab import binding_words as words
-from encdoctor.lab.binding_sizes import as_mapping, config_objects
 from encdoctor.lab.binding_candidates import Roles
 from encdoctor.lab.binding_trials import Bench, Tried
 from encdoctor.lab.outputs import canonical, pick
-from encdoctor.signatures import Argument, Reading
+from encdoctor.signatures import Argument, Reading, as_mapping, config_objects
 
 KEEP, DROP = MaskMeaning.KEEP, MaskMeaning.DROP
 _FIXED_NAMES = {

@@ -10,7 +10,7 @@ from torch import nn
 
 from encdoctor.contract import InputKind
 from encdoctor.lab import binding_words as words
-from encdoctor.signatures import Argument, Reading
+from encdoctor.signatures import Argument, Reading, as_mapping, config_objects
 
 Shape = tuple[str | int, ...]
 
@@ -122,20 +122,6 @@ def known_sizes(model: nn.Module) -> dict[str, int]:
         take(as_mapping(holder))
     take(vars(model))
     return sizes
-
-
-def config_objects(model: nn.Module) -> list[Any]:
-    """Objects on the model that hold its settings."""
-    named = [getattr(model, n, None) for n in ("config", "cfg", "hparams", "args", "conf", "params", "settings", "options")]
-    return [c for c in named if c is not None and (isinstance(c, Mapping) or hasattr(c, "__dict__")) and not callable(c)]
-
-
-def as_mapping(holder: Any) -> Mapping[str, Any]:
-    """A config's fields by name."""
-    if isinstance(holder, Mapping):
-        return holder
-    fields = {n: getattr(holder, n) for n in getattr(type(holder), "__dataclass_fields__", ())}
-    return {**{k: v for k, v in vars(type(holder)).items() if not k.startswith("__")}, **fields, **vars(holder)}
 
 
 def vocab_guess(model: nn.Module, sizes: Mapping[str, int]) -> int | None:

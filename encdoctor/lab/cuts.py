@@ -155,7 +155,7 @@ def trunk(flow: Flow) -> list[Step]:
 
 def rms(tensor: Tensor) -> float:
     """Root mean square."""
-    return float(tensor.double().square().mean().sqrt()) if tensor.numel() else 0.0
+    return float(tensor.detach().double().square().mean().sqrt()) if tensor.numel() else 0.0
 
 
 def _store(step: Step, grad: Tensor) -> None:

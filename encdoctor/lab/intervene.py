@@ -162,7 +162,7 @@ def disturb_padding(lab: Lab, situation: Situation, seed: int, only: Iterable[tu
         spread = output.std().clamp(min=1e-6) * 3
         return torch.where(rows[..., None], drawn * spread, output)
 
-    return lab.under(replace(lab.treatment, edits={**(lab.treatment.edits or {}), **dict.fromkeys(keys, noise)}))
+    return lab.under(Treatment(edits=dict.fromkeys(keys, noise)))
 
 
 def reads(refs: list[Any], ids: Tensor) -> bool:

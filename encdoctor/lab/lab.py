@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
 
 from encdoctor.contract import CallContract
 from encdoctor.evidence.runs import Raised
@@ -63,9 +62,33 @@ class Treatment:
     """What is changed while the model runs: edits of operations by key, a function mode, another mask."""
 
     edits: Mapping[str, Edit] | None = None
-    function_mode: Callable[[], TorchFunctionMode] | None = None
+    function_mode: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
     contract: CallContract | None = None
     prepare: Callable[[nn.Module], None] | None = None
+
+
+    def over(self, other: Treatment) -> Treatment:
+        """Both at once; where they touch the same thing, this one's word counts."""
+        modes = [mode for mode in (other.function_mode, self.function_mode) if mode is not None]
+        return Treatment(
+            {**(other.edits or {}), **(self.edits or {})},
+            (lambda: _Stacked(modes)) if modes else None,
+            self.contract or other.contract,
+            self.prepare or other.prepare,
+        )
+
+
+class _Stacked(contextlib.ExitStack):
+    """Several function modes, entered together."""
+
+    def __init__(self, modes: list[Callable[[], contextlib.AbstractContextManager[Any]]]) -> None:
+        super().__init__()
+        self._modes = modes
+
+    def __enter__(self) -> _Stacked:
+        for mode in self._modes:
+            self.enter_context(mode())
+        return self
 
 
 class Lab:
@@ -258,7 +281,7 @@ class Lab:
             device=self.device,
             seed=self.seed,
             on_enter=self.on_enter,
-            treatment=treatment,
+            treatment=treatment.over(self.treatment),
             rebuild=self.rebuild,
         )
         lab.passes = self.passes

@@ -17,7 +17,6 @@ from encdoctor.evidence.attention import AttentionSites, Covers, MaskAt, Site, U
 from encdoctor.evidence.influence import InfluenceMatrix
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.trace import CONTENT, MASK, PARAMETER, Node, Ref, Trace
-from encdoctor.model import Place
 
 VIEWS = {
     "view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze", "clone",
@@ -29,6 +28,7 @@ SCORE_STEPS = VIEWS | {
 }  # fmt: skip
 WEIGHT_STEPS = VIEWS | {"mul", "div", "masked_fill", "where", "native_dropout", "nan_to_num", "mean", "cat", "add"}
 CONTRACTIONS = {"bmm", "mm", "baddbmm"}
+LAYING_OUT = {"unsqueeze", "transpose", "permute", "view", "t", "reshape"}
 SOFTMAXES = {"_softmax", "_safe_softmax"}
 # An additive mask hides where it lies this far below its maximum: e^-1 is no mask, a position bias stays above it
 # only when it comes from the mask argument; constants must reach the second figure.
@@ -294,16 +294,33 @@ def _read_mask(lab: Lab, trace: Trace, node: Node, score: Ref, axes: Axes) -> Ma
     if covers is Covers.NOTHING and not from_mask:
         return None
     rank = _rank_before_expand(trace, other)
-    made = _made_at(trace, other) if how == "add" else None
+    made = _history(trace, other)
     return MaskAt(
-        node.key, node.place, how, covers, fill, from_mask, rank, score.tensor.dim(), offset, grows, made
+        key=node.key,
+        place=node.place,
+        how=how,
+        covers=covers,
+        fill=fill,
+        from_mask=from_mask,
+        rank=rank,
+        score_rank=score.tensor.dim(),
+        offset=offset,
+        grows=grows,
+        history=tuple(dict.fromkeys(n.place for n in made)),
+        shaped=next((n.place for n in made if base_name(n.op) in LAYING_OUT), None),
     )
 
 
-def _made_at(trace: Trace, ref: Ref) -> Place | None:
-    """The last line on which an additive mask was computed: where its numbers come from."""
-    node = _through_views(trace, ref)
-    return node.place if node is not None and node.place.line else None
+def _history(trace: Trace, ref: Ref, steps: int = 12) -> list[Node]:
+    """The operations that made a mask out of the caller's mask or the ids, the latest first."""
+    made: list[Node] = []
+    while ref.node >= 0 and len(made) < steps:
+        node = trace.nodes[ref.node]
+        made.append(node)
+        if not node.refs:
+            break
+        ref = max(node.refs, key=lambda r: (bool(r.taint & MASK), r.node))
+    return [node for node in made if node.place.line]
 
 
 def _hidden(node: Node, score: Ref) -> tuple[Tensor, float, str, Ref] | None:
