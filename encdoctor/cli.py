@@ -22,7 +22,7 @@ import click
 
 from encdoctor import __version__
 from encdoctor.model import CannotJudge, Run, Severity
-from encdoctor.options import CHOICES, TARGET_SETTINGS, Options, UsageError, checked_settings
+from encdoctor.options import CHOICES, RUN_SETTINGS, TARGET_SETTINGS, Options, UsageError, checked_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,9 +59,9 @@ def run(arguments: Sequence[str]) -> int:
         _show_traceback(debug)
         _complain(str(error))
         return MISUSED
-    except BrokenPipeError:  # `encdoctor … | head`: whoever read has seen enough
+    except BrokenPipeError:  # `encdoctor … | head`: nobody reads on; 1 as rich and click have it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return FOUND
     except Exception as error:
         _show_traceback(debug)
         _complain(f"encdoctor itself failed ({type(error).__name__}: {error}): {_REPORT_IT}")
@@ -91,9 +91,7 @@ _building = _applied(
     click.option("--weights", metavar="FILE", help="Weights to load."),
     click.option("--seed", type=int, help="Seed of everything random (default 0)."),
     click.option("--device", help="Where to run, e.g. cpu or cuda (default cpu)."),
-    click.option(
-        "--time-limit", type=float, metavar="S", help="Seconds after which a target is given up (300)."
-    ),
+    click.option("--time-limit", type=float, metavar="S", help="Seconds after which a target is given up (300)."),
     click.option(
         "--isolate/--no-isolate",
         default=None,
@@ -110,12 +108,7 @@ _calling = _applied(
     click.option("--pad-id", type=int, help="The token id that is padding."),
     click.option("--batch-first/--batch-second", default=None, help="Which axis of the input is the batch."),
     click.option("--output", metavar="PATH", help="Where the hidden states are in what forward returns."),
-    click.option(
-        "--example", metavar="PKG:FUNCTION", help="A function that returns (args, kwargs) for forward."
-    ),
-    click.option(
-        "--intent", multiple=True, metavar="WHAT", help="What is meant: causal, window=4, shared, …"
-    ),
+    click.option("--intent", multiple=True, metavar="WHAT", help="What is meant: causal, window=4, shared, …"),
 )
 
 _looks = _applied(
@@ -135,22 +128,16 @@ _files = _applied(
 
 @cli.command()
 @click.argument("targets", nargs=-1, metavar="TARGET…")
-@click.option(
-    "--select", multiple=True, metavar="RULE", help="Only these: a code, slug, family or prefix (MSK)."
-)
+@click.option("--select", multiple=True, metavar="RULE", help="Only these: a code, slug, family or prefix (MSK).")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Not these.")
 @click.option("--fast", is_flag=True, default=None, help="No training, no fuzzing.")
-@click.option(
-    "--fail-on", type=click.Choice(CHOICES["fail-on"]), help="What makes the exit code 1 (warning)."
-)
+@click.option("--fail-on", type=click.Choice(CHOICES["fail-on"]), help="What makes the exit code 1 (warning).")
 @click.option("--severity", multiple=True, metavar="RULE=LEVEL", help="Another severity for a rule.")
 @_calling
 @_building
 @_files
 @_looks
-def check(
-    targets: tuple[str, ...], debug: bool, quiet: bool, verbose: bool, no_color: bool, **given: Any
-) -> int:
+def check(targets: tuple[str, ...], debug: bool, quiet: bool, verbose: bool, no_color: bool, **given: Any) -> int:
     """Examine encoders, and say what is wrong with them.
 
     TARGET is pkg.module:Attr, path/file.py:Attr, or a name from the configuration; Attr is an nn.Module
@@ -293,9 +280,7 @@ def _given(given: dict[str, Any]) -> dict[str, Any]:
     for name in ("select", "ignore", "intent"):
         if name in named:
             named[name] = [word for text in named[name] for word in text.split(",") if word]
-    checked_settings(
-        {n: v for n, v in named.items() if n in TARGET_SETTINGS}, TARGET_SETTINGS, "command line"
-    )
+    checked_settings(named, {**TARGET_SETTINGS, **RUN_SETTINGS}, "command line")
     return named
 
 
@@ -333,9 +318,7 @@ def _examined(jobs: list[Job], isolate: bool, debug: bool) -> tuple[Run, list[Ju
     reports = judge(jobs, isolate)
     try:
         for number, job in enumerate(jobs, 1):
-            with _progress(
-                f"examining {job.target}" + (f" ({number} of {len(jobs)})" if len(jobs) > 1 else "")
-            ):
+            with _progress(f"examining {job.target}" + (f" ({number} of {len(jobs)})" if len(jobs) > 1 else "")):
                 judged.append(next(reports))
             if debug and judged[-1].details:
                 click.echo(judged[-1].details, err=True)
@@ -383,9 +366,7 @@ def _broken(found: Check) -> str:
     except ModuleNotFoundError:
         spec = None
     if spec is None or spec.origin is None:
-        raise UsageError(
-            f"there is no demonstration of {found.rule.slug}: `encdoctor explain` tells about it"
-        )
+        raise UsageError(f"there is no demonstration of {found.rule.slug}: `encdoctor explain` tells about it")
     tree = ast.parse(Path(spec.origin).read_bytes())
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name.startswith("Broken_"):
@@ -473,9 +454,7 @@ def _outlined(value: Any, depth: int = 1) -> Iterator[str]:
 
 
 def _joined(item: Any) -> str:
-    return (
-        ", ".join(f"{key}: {value}" for key, value in item.items()) if isinstance(item, dict) else str(item)
-    )
+    return ", ".join(f"{key}: {value}" for key, value in item.items()) if isinstance(item, dict) else str(item)
 
 
 def _say_faults() -> None:

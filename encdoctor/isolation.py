@@ -106,17 +106,13 @@ def examine_target(text: str, options: Options, checked: bool = True) -> Judged:
     except CannotJudge as error:
         return Judged(TargetReport(text, failure=str(error)), details=traceback.format_exc())
     except SystemExit as error:
-        failure = (
-            f"it ended the program (exit code {error.code}) while it was examined: take the exit out of it"
-        )
+        failure = f"it ended the program (exit code {error.code}) while it was examined: take the exit out of it"
         return Judged(TargetReport(text, failure=failure), details=traceback.format_exc())
     except MemoryError:
         failure = "memory ran out: build a smaller one (fewer layers, a narrower model) with --arg NAME=VALUE"
         return Judged(TargetReport(text, failure=failure), details=traceback.format_exc())
     except Exception as error:
-        return Judged(
-            TargetReport(text, failure=_own_fault(error)), ours=True, details=traceback.format_exc()
-        )
+        return Judged(TargetReport(text, failure=_own_fault(error)), ours=True, details=traceback.format_exc())
 
 
 def examine_loaded(loaded: Loaded, options: Options, checked: bool = True) -> TargetReport:
@@ -289,9 +285,7 @@ class _Child:
         self.end()
         failure = _how_it_ended(code, limit, self._started) + where
         crashed = code is not None
-        return Judged(
-            TargetReport(job.target, failure=failure), crashed=crashed, complete=crashed, details=noise
-        )
+        return Judged(TargetReport(job.target, failure=failure), crashed=crashed, complete=crashed, details=noise)
 
     def _last_module(self) -> str:
         """Where it was, as the end of a sentence."""

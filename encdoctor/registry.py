@@ -84,9 +84,7 @@ def catalogue() -> Catalogue:
         try:
             _add(checks, _from_entry(entry))
         except (Exception, SystemExit) as error:
-            sentences.append(
-                f"the check {entry.name!r} ({entry.value}) is left out: {type(error).__name__}: {error}"
-            )
+            sentences.append(f"the check {entry.name!r} ({entry.value}) is left out: {type(error).__name__}: {error}")
     return Catalogue(dict(sorted(checks.items())), tuple(sentences))
 
 
@@ -155,9 +153,7 @@ def _from_entry(entry: EntryPoint) -> Check:
 def _add(checks: dict[str, Check], check: Check) -> None:
     for other in checks.values():
         if check.rule.code == other.rule.code or check.rule.slug == other.rule.slug:
-            raise FaultyCheck(
-                f"{check.rule.code} {check.rule.slug} is taken by {other.rule.code} {other.rule.slug}"
-            )
+            raise FaultyCheck(f"{check.rule.code} {check.rule.slug} is taken by {other.rule.code} {other.rule.slug}")
     checks[check.rule.code] = check
 
 
@@ -171,9 +167,7 @@ def _needs(function: Callable[..., Any]) -> dict[str, Any]:
     names = inspect.signature(function).parameters
     missing = [name for name in names if name not in hints]
     if missing:
-        raise FaultyCheck(
-            f"the parameter `{missing[0]}` of `check` is not annotated with the evidence it needs"
-        )
+        raise FaultyCheck(f"the parameter `{missing[0]}` of `check` is not annotated with the evidence it needs")
     return {name: hints[name] for name in names}
 
 

@@ -153,9 +153,7 @@ def _import(place: str, working_directory: Path) -> ModuleType:
     try:
         import torch  # noqa: F401  # before the user's folder can shadow what torch imports
     except ImportError as error:
-        raise CannotJudge(
-            f"torch cannot be imported here ({error}): install torch in this environment"
-        ) from error
+        raise CannotJudge(f"torch cannot be imported here ({error}): install torch in this environment") from error
     if _is_file(place):
         return _import_file(place, working_directory)
     return _import_module(place, working_directory)
@@ -272,9 +270,7 @@ def _folder_of(file: Path) -> str:
 
 def _imports_relatively(path: Path) -> bool:
     tree = _parsed(path)
-    return tree is not None and any(
-        isinstance(node, ast.ImportFrom) and node.level > 0 for node in ast.walk(tree)
-    )
+    return tree is not None and any(isinstance(node, ast.ImportFrom) and node.level > 0 for node in ast.walk(tree))
 
 
 def _as_package_member(path: Path) -> tuple[Path, str]:
@@ -333,9 +329,7 @@ def _builder(
 
     if isinstance(thing, nn.Module):
         if arguments:
-            raise CannotJudge(
-                f"`{label}` is an instance, built already: leave out --arg {next(iter(arguments))}"
-            )
+            raise CannotJudge(f"`{label}` is an instance, built already: leave out --arg {next(iter(arguments))}")
         _must_have_forward(thing, label)
         return None
     if isinstance(thing, type) and not issubclass(thing, nn.Module):
@@ -349,9 +343,7 @@ def _builder(
     return lambda: _built(thing, arguments, label, working_directory)
 
 
-def _built(
-    thing: Callable[..., Any], arguments: Mapping[str, Any], label: str, working_directory: Path
-) -> nn.Module:
+def _built(thing: Callable[..., Any], arguments: Mapping[str, Any], label: str, working_directory: Path) -> nn.Module:
     from torch import nn
 
     try:
@@ -360,13 +352,10 @@ def _built(
         given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         where = _blamed(error, working_directory, None)
         raise CannotJudge(
-            f"`{label}({given})` raised {_last_line(error)}{where}: other values can be given with "
-            "--arg NAME=VALUE"
+            f"`{label}({given})` raised {_last_line(error)}{where}: other values can be given with --arg NAME=VALUE"
         ) from error
     if not isinstance(made, nn.Module):
-        raise CannotJudge(
-            f"`{label}()` returned {_a(type(made))}, no torch.nn.Module: let it return the encoder alone"
-        )
+        raise CannotJudge(f"`{label}()` returned {_a(type(made))}, no torch.nn.Module: let it return the encoder alone")
     _must_have_forward(made, label)
     return made
 
@@ -462,11 +451,7 @@ def _no_such_file(place: str, path: Path) -> str:
         return f"`{place}` is a folder: name the .py file in it that defines the encoder"
     beside = sorted(entry.name for entry in path.parent.glob("*.py")) if path.parent.is_dir() else []
     near = get_close_matches(path.name, beside, n=1, cutoff=0.6)
-    hint = (
-        f"; did you mean `{near[0]}` in the same folder?"
-        if near
-        else "; give its path from the working directory"
-    )
+    hint = f"; did you mean `{near[0]}` in the same folder?" if near else "; give its path from the working directory"
     return f"there is no file `{place}`{hint}"
 
 

@@ -61,9 +61,7 @@ def put(state: Mapping[str, Tensor], model: nn.Module, path: Path) -> str:
     return f"weights of {path}" + (f", {left} tensors of which the model does not have" if left else "")
 
 
-def _filled(
-    build: Callable[[], nn.Module], state: Mapping[str, Tensor], path: Path
-) -> Callable[[], nn.Module]:
+def _filled(build: Callable[[], nn.Module], state: Mapping[str, Tensor], path: Path) -> Callable[[], nn.Module]:
     def rebuild() -> nn.Module:
         model = build()
         put(state, model, path)
@@ -93,9 +91,7 @@ def _held(saved: Any, path: Path) -> dict[str, Tensor]:
     for name in _HOLDERS:
         if isinstance(saved, Mapping) and isinstance(saved.get(name), Mapping):
             saved = saved[name]
-    tensors = (
-        {k: v for k, v in saved.items() if isinstance(v, torch.Tensor)} if isinstance(saved, Mapping) else {}
-    )
+    tensors = {k: v for k, v in saved.items() if isinstance(v, torch.Tensor)} if isinstance(saved, Mapping) else {}
     if not tensors:
         raise CannotJudge(f"`{path}` holds no tensors by name: save the model's state_dict()")
     return tensors

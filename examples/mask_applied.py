@@ -1,4 +1,4 @@
-"""The encoder of mask_ignored.py, mended: padded keys get −∞ before the softmax, and the scores are kept."""
+"""The encoder of mask_ignored.py, mended: line 22 keeps what `masked_fill` returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Attention(nn.Module):
         batch, length, d_model = x.shape
         q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-        scores = scores.masked_fill(~keep[:, None, None, :], -torch.inf)
+        scores = scores.masked_fill(~keep[:, None, None, :], torch.finfo(scores.dtype).min)
         return self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, d_model))
 
 

@@ -36,7 +36,7 @@ class PatchEmbedding(nn.Module):
         self.image_size, self.channels, self.sinusoidal_2d = image_size, channels, sinusoidal_2d
         self.side = image_size // patch_size
         self.projection = nn.Conv2d(channels, d_model, kernel_size=patch_size, stride=patch_size)
-        nn.init.trunc_normal_(self.projection.weight, std=0.02)
+        nn.init.normal_(self.projection.weight, std=(channels * patch_size**2) ** -0.5)  # LeCun et al. 1998
         nn.init.zeros_(self.projection.bias)  # type: ignore[arg-type]
         self.cls = nn.Parameter(torch.randn(1, 1, d_model) * 0.02) if cls else None
 

@@ -173,17 +173,13 @@ class TestOutput:
         assert check("models.py:Fine", "--json", "nowhere/report.json") == 2
         assert "cannot be written to nowhere/report.json" in capsys.readouterr().err
 
-    def test_deselected_rules_are_said_to_be_skipped(
-        self, project: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_deselected_rules_are_said_to_be_skipped(self, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
         check("models.py:Fine", "--select", "padding-mask-inverted", "--json", "-")
         [report] = json.loads(capsys.readouterr().out)["reports"]
         outcomes = {result["rule"]: result["outcome"] for result in report["results"]}
         assert set(outcomes) == set(registry.discover()) and set(outcomes.values()) == {"skipped"}
 
-    def test_inspect_shows_what_was_understood(
-        self, project: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_inspect_shows_what_was_understood(self, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.run(["inspect", "models.py:Fine", "--no-isolate", "--mask-true", "drop"]) == 0
         shown = capsys.readouterr().out
         assert "class: Fine" in shown and "mask_true: drop" in shown
@@ -352,8 +348,7 @@ class TestRegistry:
     def three(self) -> dict[str, Check]:
         families = {"MSK001": "masks", "MSK002": "masks", "NUM001": "numerics"}
         return {
-            code: registry.read_check(module(code, f"slug-{code.lower()}"), family)
-            for code, family in families.items()
+            code: registry.read_check(module(code, f"slug-{code.lower()}"), family) for code, family in families.items()
         }
 
 

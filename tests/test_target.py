@@ -189,9 +189,7 @@ class TestRefusals:
         assert said in refusal(text)
 
     def test_one_missing_argument(self) -> None:
-        assert "needs the argument `num_heads`: give --arg num_heads=…" in refusal(
-            "named_encoders.py:Needy", d_model=4
-        )
+        assert "needs the argument `num_heads`: give --arg num_heads=…" in refusal("named_encoders.py:Needy", d_model=4)
 
     def test_an_unknown_argument_names_the_nearest(self) -> None:
         assert "did you mean `d_model`?" in refusal("named_encoders.py:Needy", d_modl=4, num_heads=2)

@@ -19,7 +19,8 @@ How to fix it
 
 When it does not apply
     There is no mask. Inside `nn.MultiheadAttention` and torch's fast path NaN at the padded sample itself is torch's
-    behaviour: a note, with the work-around to leave one key of such rows visible.
+    behaviour, and installed packages (ESM-2) do it too: a note, with the work-around to leave one key of such rows
+    visible.
 
 Where it points
     The first operation that makes NaN out of finite numbers: the softmax, or the fill before it.
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 from encdoctor.evidence.attention import AttentionSites
 from encdoctor.evidence.numerics import EmptyRow
+from encdoctor.intent import Intent
 from encdoctor.model import Limit, NotApplicable, Passed, Place, Rule, Severity, Suspect, Trial, Undecided, Verdict
 
 RULE = Rule("MSK008", "fully-padded-row-nan", Severity.WARNING)
@@ -42,7 +44,7 @@ FINITE = Limit(
 OUTPUTS = Limit(0.0, "samples with outputs that are not finite", "what is never read may still be summed or logged")
 
 
-def check(empty: EmptyRow, attention: AttentionSites | None) -> Verdict:
+def check(empty: EmptyRow, attention: AttentionSites | None, intent: Intent) -> Verdict:
     if not empty.measured:
         return NotApplicable(empty.why) if empty.raised is None else Undecided(empty.why, "a batch with such a row")
     if not (empty.own_row or empty.others or empty.bad_gradients):
@@ -69,7 +71,7 @@ def check(empty: EmptyRow, attention: AttentionSites | None) -> Verdict:
         if not foreign
         else "leave one key of a fully padded row visible, e.g. pad & ~pad.all(1, keepdim=True)",
         trials=(Trial("finite", keys),) if keys and harmful else (),
-        severity=None if harmful and not foreign else Severity.NOTE,
+        severity=None if harmful and not foreign and not intent.installed else Severity.NOTE,
     )
 
 

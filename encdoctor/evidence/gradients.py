@@ -11,8 +11,8 @@ from encdoctor.model import Place
 class TrunkPoint:
     """A tensor that every path from input to output goes through.
 
-    `gradient` and `activation` are root mean squares; the loss is a random projection of the output, scaled so that the
-    gradient at the output has root mean square 1.
+    `gradient` and `activation` are root mean squares of a typical row (the median); the loss is a random projection of
+    the output, so that the gradient at the output has root mean square 1.
     """
 
     name: str

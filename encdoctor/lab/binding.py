@@ -39,6 +39,7 @@ MOST_CANDIDATES = 14
 OWN_FAULT = 3
 MOST_REPAIRS = 8
 MOST_MASKS = 14
+MOST_CALLS = 200
 
 
 def bind(
@@ -94,6 +95,8 @@ def _bind_input(
         rank = (candidate.score, tried.operations)
         if best is None or _further(rank, best_rank):
             best, best_rank = tried, rank
+        if bench.calls > MOST_CALLS:
+            break
     if best is None or (not best.ran and best.operations < OWN_FAULT):
         raise CannotJudge(_no_call(bench.original, best, count))
     if best.ran:
@@ -123,13 +126,21 @@ def _try_hard(bench: Bench, contract: CallContract, required: list[MaskContract]
             break
     assert furthest is not None
     furthest = _repair(bench, furthest)
-    if furthest.ran:
+    if furthest.ran or (furthest.operations == 0 and "dtype" in str(furthest.error)):
         return furthest
+    return _other_masks(bench, furthest, required)
+
+
+def _other_masks(bench: Bench, failed: Tried, required: list[MaskContract]) -> Tried:
+    """Tries a required mask in other layouts and dtypes, and with the batch second."""
+    furthest = failed
     for mask in required[1:MOST_MASKS]:
-        for shape in dict.fromkeys((furthest.contract.shape, _swapped(furthest.contract.shape))):
-            tried = bench.attempt(replace(furthest.contract, mask=mask, shape=shape), furthest.length)
+        for shape in dict.fromkeys((failed.contract.shape, _swapped(failed.contract.shape))):
+            tried = bench.attempt(replace(failed.contract, mask=mask, shape=shape), failed.length)
             if tried.ran:
                 return tried
+            if tried.operations > furthest.operations:
+                furthest = tried
     return furthest
 
 
@@ -257,9 +268,9 @@ def _with_mask(
         contract = replace(contract, avoid=tuple(sorted({*contract.avoid, pad[0]})))
     if not contract.batch_first:
         variants = _mask_variants(reading, roles, given, batch_first=False)
-    mask, raises = masks.bind_mask(bench, contract, variants, length)
-    if raises:
-        return replace(contract, mask=mask, notes=(*contract.notes, f"with {mask.argument} forward raises {raises}"))
+    mask, note = masks.bind_mask(bench, contract, variants, length, masks.is_explicit(reading, variants[0].argument))
+    if note:
+        return replace(contract, mask=mask, notes=(*contract.notes, note))
     if mask.true is not MaskMeaning.LENGTHS and not mask.certain:
         mask = masks.judge(bench, contract, mask, length)
     return replace(contract, mask=mask)

@@ -14,7 +14,7 @@ from encdoctor.lab import binding_words as words
 from encdoctor.lab.binding_sizes import Shape, known_sizes, shapes_for
 from encdoctor.signatures import Argument, Reading, read_class
 
-_MASK_NAME = re.compile(r"mask|(^|_)(pads?|paddings?|padded|valid|keep|observed|visible|nonpad|blocked)(_|$)", re.I)
+_MASK_NAME = re.compile(r"mask|(^|_)(pads?|paddings?|padded|valid|keep|observed|visible|nonpad|blocked|bias)(_|$)", re.I)
 _LENGTHS_NAME = re.compile(r"(^|_)(len|lens|length|lengths|ilens|seqlens?|n_valid|num_valid)(_|$)|lens$|lengths$", re.I)
 # Arguments that are about something else than this batch's content or padding.
 _OTHER = re.compile(
@@ -109,7 +109,7 @@ def _is_mask(argument: Argument, reading: Reading, place: int) -> bool:
         return "mask" in argument.name.lower() or argument.name in ("pad", "padding", "valid", "keep")
     if named or "BoolTensor" in argument.annotation:
         return True
-    return any(words.meaning_of(d.text) and re.search(r"bool|mask|\bTrue\b", d.text) for d in reading.about(argument.name))
+    return any(words.meaning_of(d.text) and re.search(r"bool|mask|\bTrue\b|scores", d.text) for d in reading.about(argument.name))
 
 
 def _main_score(argument: Argument, reading: Reading, place: int) -> float:

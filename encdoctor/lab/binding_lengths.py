@@ -44,7 +44,9 @@ def repaired(tried: Tried) -> Iterator[tuple[CallContract, int]]:
                     yield replace(contract, shape=shape), tried.length
     if contract.has_sequence:
         for other in asked:
-            if other not in (tried.length, BATCH) and 2 <= other <= 4096 and _about_length(tried):
+            # a length equal to another axis would hide that the two axes were taken for each other
+            usable = other not in (tried.length, BATCH, *contract.shape) and 2 <= other <= 4096
+            if usable and _about_length(tried):
                 yield contract, other
     elif contract.input is InputKind.PIXELS:
         for other in asked:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from encdoctor.contract import CallContract, InputKind, MaskContract, MaskMeaning
 from encdoctor.lab import binding_words as words
 from encdoctor.lab.binding_candidates import Roles
-from encdoctor.lab.binding_trials import Bench, Tried
+from encdoctor.lab.binding_trials import Bench, text_of
 from encdoctor.lab.outputs import canonical, pick
 from encdoctor.signatures import Argument, Reading, as_mapping, config_objects
 
@@ -249,15 +249,27 @@ def special_ids(model: nn.Module, vocab: int | None) -> tuple[int, ...]:
     return tuple(sorted(i for i in found if 0 <= i < (vocab or 0)))
 
 
-def bind_mask(bench: Bench, contract: CallContract, tried: list[MaskContract], length: int) -> tuple[MaskContract, str]:
-    """The first variant that runs with padding, and "" ; or the first of all and what it raised."""
-    first: Tried | None = None
+def is_explicit(reading: Reading, argument: str | None) -> bool:
+    """Whether the mask's layout or dtype is written down, so that what is written has to work."""
+    if argument is None:
+        return False
+    texts = [d.text for d in reading.about(argument)]
+    return any(words.dtype_of(t) or any(_layout(axes) for axes in words.shapes_in(t)) for t in texts)
+
+
+def bind_mask(
+    bench: Bench, contract: CallContract, variants: list[MaskContract], length: int, explicit: bool
+) -> tuple[MaskContract, str]:
+    """The mask to use and what to note: the first variant that runs, or the documented one though it raises."""
     lengths = (length, max(1, length * 7 // 13), max(1, length * 5 // 13))
-    for mask in tried:
+    raised = ""
+    for mask in variants:
         trial = bench.attempt(replace(contract, mask=mask), length, lengths=lengths)
-        if trial.ran:
+        if trial.error is not None:
+            raised = raised or f"with {mask.argument} forward raises {text_of(trial.error)}"
+        elif raised and explicit:
+            runs = f"it runs with ({', '.join(mask.layout)}) {mask.dtype}"
+            return variants[0], f"{raised}; {runs}"
+        else:
             return mask, ""
-        if first is None or trial.operations > first.operations:
-            first = trial if first is None else first
-    assert first is not None and first.error is not None
-    return tried[0], f"{type(first.error).__name__}: {str(first.error).splitlines()[0][:160] if str(first.error) else ''}"
+    return variants[0], raised

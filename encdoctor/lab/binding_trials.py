@@ -173,7 +173,7 @@ class Watch(TorchDispatchMode):
         assert self.ids is not None
         if indices.numel() != self.ids.numel() or indices.is_floating_point():
             return False
-        return any(torch.equal(indices.reshape(-1).long(), ids.reshape(-1).long()) for ids in (self.ids, self.ids.mT))
+        return any(torch.equal(indices.reshape(-1).long(), ids.reshape(-1).long()) for ids in (self.ids, self.ids.transpose(0, -1)))
 
 
 def text_of(error: Exception) -> str:

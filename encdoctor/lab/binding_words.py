@@ -85,7 +85,7 @@ def dtype_of(text: str, annotation: str = "") -> str:
             return "int64"
         if re.search(r"\bfloat\w*|FloatTensor|\b1\.0\b", said):
             return "float"
-    return "int64" if re.search(r"(?<![\w,] )\b1\b\s*(?:=|for|where|means|at)", text) else ""
+    return "int64" if re.search(r"\b1s?\b\s*(?:=|for|where|means|at|on|marks|is)", strip_shapes(text)) else ""
 
 
 def shapes_in(text: str) -> list[tuple[str, ...]]:

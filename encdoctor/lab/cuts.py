@@ -24,7 +24,7 @@ FLAT = {"round", "floor", "ceil", "trunc", "sign", "round_", "floor_", "ceil_", 
 
 @dataclass
 class Step:
-    """One function call with a floating result: its producers, and the root mean squares once backward has run."""
+    """One function call with a floating result: its producers, and the typical sizes once backward has run."""
 
     index: int
     name: str
@@ -83,7 +83,7 @@ class FlowRecorder(TorchFunctionMode):
         place = find_place(self._origin, self._path.name, sys._getframe(2))
         known = tuple(self._made[id(t)][0] for t in sources if id(t) in self._made)
         index = len(self.flow.steps)
-        step = Step(index, name, place, known, rms(tensor.detach()))
+        step = Step(index, name, place, known, typical(tensor))
         self.flow.steps.append(step)
         if any(t is self._content for t in sources):
             self.flow.starts.add(index)
@@ -158,8 +158,20 @@ def rms(tensor: Tensor) -> float:
     return float(tensor.detach().double().square().mean().sqrt()) if tensor.numel() else 0.0
 
 
+def typical(tensor: Tensor) -> float:
+    """The median over rows, those that are zero left out, of the root mean square along the last axis.
+
+    Not the mean: one [CLS] row that starts at zero in front of a norm has a gradient 1/√eps times the others'.
+    """
+    if tensor.dim() < 2:
+        return rms(tensor)
+    rows = tensor.detach().double().square().mean(-1).sqrt().flatten()
+    rows = rows[rows > 0]
+    return float(rows.median()) if rows.numel() else 0.0
+
+
 def _store(step: Step, grad: Tensor) -> None:
-    step.gradient = rms(grad)
+    step.gradient = typical(grad)
 
 
 def _flat(value: Any) -> list[Any]:

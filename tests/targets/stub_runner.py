@@ -45,9 +45,7 @@ def examine(loaded: Loaded, options: Options, checks: Mapping[str, Any]) -> Targ
 def finding(severity: Severity) -> Finding:
     """A finding of that severity."""
     limit, fix = Limit(0.0, "share", "it must be"), Fix("repair it", None, Confidence.LIKELY)
-    return Finding(
-        "f1", "", "XXX001", "made-up", severity, "is wrong", Measured(1.0, "share"), limit, [], "", fix
-    )
+    return Finding("f1", "", "XXX001", "made-up", severity, "is wrong", Measured(1.0, "share"), limit, [], "", fix)
 
 
 def install() -> None:
