@@ -71,7 +71,11 @@ def read_intent(model: nn.Module, origin: Origin, options: tuple[str, ...]) -> I
     found = [
         *_from_options(options),
         *_from_settings(model, type(model), own, "{name}={value} of the model"),
-        *(d for c in config_objects(model) for d in _from_settings(c, type(model), own, "{name}={value} in the configuration")),
+        *(
+            d
+            for c in config_objects(model)
+            for d in _from_settings(c, type(model), own, "{name}={value} in the configuration")
+        ),
         *_from_constructor(model),
         *_from_texts([(type(model), True)], model),
         *_from_texts([(type(c), False) for c in config_objects(model) if _is_own(type(c), origin)], model),
@@ -105,17 +109,32 @@ def _literal(value: str) -> bool | int | str:
 # ---- names with values ---------------------------------------------------------------------------------------
 
 _FLAGS: tuple[tuple[What, re.Pattern[str]], ...] = (
-    (What.CAUSAL, re.compile(r"^(is_)?(causal|autoregressive|unidirectional|left_to_right)(_attention|_mask)?$|^use_causal")),
-    (What.SHARED, re.compile(r"^(share|tie)_?(all_)?(layers?|weights|params|parameters|blocks?)$|^shared_(layers?|weights|block)$")),
+    (
+        What.CAUSAL,
+        re.compile(r"^(is_)?(causal|autoregressive|unidirectional|left_to_right)(_attention|_mask)?$|^use_causal"),
+    ),
+    (
+        What.SHARED,
+        re.compile(
+            r"^(share|tie)_?(all_)?(layers?|weights|params|parameters|blocks?)$|^shared_(layers?|weights|block)$"
+        ),
+    ),
     (What.FROZEN, re.compile(r"^freeze(_\w+)?$|^frozen(_\w+)?$")),
     (What.HALF, re.compile(r"^(use_)?(fp16|half|bf16|amp|mixed_precision)$")),
 )
 _NUMBERS: tuple[tuple[What, re.Pattern[str]], ...] = (
-    (What.WINDOW, re.compile(r"^(attention_window|sliding_window|local_attention|local_window(_size)?|window(_size)?|attn_window)$")),
+    (
+        What.WINDOW,
+        re.compile(
+            r"^(attention_window|sliding_window|local_attention|local_window(_size)?|window(_size)?|attn_window)$"
+        ),
+    ),
     (What.PREFIX, re.compile(r"^(n_)?prefix(_len|_length|_size|_tokens)?$|^prefix_lm$")),
 )
 _BIDIRECTIONAL = re.compile(r"^(is_)?bidirectional$")
-_POSITIONS = re.compile(r"^(use_)?(pos|position|positions|position_embeddings?|pos_embed|positional_encoding|position_embedding_type|pos_emb)$")
+_POSITIONS = re.compile(
+    r"^(use_)?(pos|position|positions|position_embeddings?|pos_embed|positional_encoding|position_embedding_type|pos_emb)$"
+)
 _READS_ATTENTION = re.compile(r"softmax|attention|attn", re.IGNORECASE)
 
 
@@ -196,23 +215,50 @@ LONGEST_DOC = 1200
 _PHRASES: tuple[tuple[What, bool, re.Pattern[str]], ...] = tuple(
     (what, value, re.compile(pattern, re.IGNORECASE))
     for what, value, pattern in (
-        (What.CAUSAL, True, r"\bcausal(?:ly)?\b|\bauto-?regressive\b|\bleft[- ]to[- ]right\b|\buni-?directional\b|\bdecoder[- ]only\b"
-                            r"|\bonly (?:sees?|attends? to|looks? at) (?:the )?(?:past|earlier|previous)|\bcannot (?:see|look at) (?:the )?(?:future|later)"),
+        (
+            What.CAUSAL,
+            True,
+            r"\bcausal(?:ly)?\b|\bauto-?regressive\b|\bleft[- ]to[- ]right\b|\buni-?directional\b|\bdecoder[- ]only\b"
+            r"|\bonly (?:sees?|attends? to|looks? at) (?:the )?(?:past|earlier|previous)|\bcannot (?:see|look at) (?:the )?(?:future|later)",
+        ),
         (What.CAUSAL, False, r"\bbi-?directional(?:ly)?\b|\bin both directions\b"),
-        (What.WINDOW, True, r"\bsliding[- ]window|\blocal(?:ised|ized)? (?:self-)?attention|\bwindowed (?:self-)?attention|\blocal window|\bbanded\b"
-                            r"|\bneighbou?rhood attention|\bblock-?local|\bonly to (?:its )?(?:near|neighbou?r)|\bsees? \S+ \w+ (?:to|on) (?:each|either) side"),
-        (What.PREFIX, True, r"\bprefix (?:encoder|mask|lm|language|attention)|\bprefix is (?:seen|visible)|\bbidirectional prefix\b"),
-        (What.SHARED, True, r"\bshar(?:e|es|ed|ing) (?:their |its |the )?(?:same )?(?:weights?|parameters?)\b|\bas in albert\b|\buniversal transformer\b"
-                            r"|\b(?:one|same|single) (?:layer|block)\b[^.]{0,40}\b(?:shared|reused|repeated|applied|run) ?(?:again|several|many|repeatedly|\w+ times|depth)?"
-                            r"|\blayers? (?:is |are )?shared\b|\bshared (?:layer|block|on purpose|across layers|by all layers|between layers)|\bweight[- ](?:sharing|tied)\b"),
+        (
+            What.WINDOW,
+            True,
+            r"\bsliding[- ]window|\blocal(?:ised|ized)? (?:self-)?attention|\bwindowed (?:self-)?attention|\blocal window|\bbanded\b"
+            r"|\bneighbou?rhood attention|\bblock-?local|\bonly to (?:its )?(?:near|neighbou?r)|\bsees? \S+ \w+ (?:to|on) (?:each|either) side",
+        ),
+        (
+            What.PREFIX,
+            True,
+            r"\bprefix (?:encoder|mask|lm|language|attention)|\bprefix is (?:seen|visible)|\bbidirectional prefix\b",
+        ),
+        (
+            What.SHARED,
+            True,
+            r"\bshar(?:e|es|ed|ing) (?:their |its |the )?(?:same )?(?:weights?|parameters?)\b|\bas in albert\b|\buniversal transformer\b"
+            r"|\b(?:one|same|single) (?:layer|block)\b[^.]{0,40}\b(?:shared|reused|repeated|applied|run) ?(?:again|several|many|repeatedly|\w+ times|depth)?"
+            r"|\blayers? (?:is |are )?shared\b|\bshared (?:layer|block|on purpose|across layers|by all layers|between layers)|\bweight[- ](?:sharing|tied)\b",
+        ),
         (What.FROZEN, True, r"\bfrozen\b|\bnot trained\b|\bkept fixed\b|\bnon-?trainable\b|\bfreezes?\b"),
-        (What.NO_POSITIONS, True, r"\b(?:order|permutation)[- ](?:in|equi)variant|\border[- ](?:free|blind)|\bset (?:encoder|transformer)\b|\bunordered\b|\bset of \w+ in\b"
-                                  r"|\bno positions?\b|\bno position(?:al)? (?:embedd|encod|inform)\w+|\bwithout (?:any )?position\w*|\border (?:does|do) not matter|\bignores? (?:the )?order\b"),
-        (What.LEFT_PADDING, True, r"\bleft[- ]padd(?:ed|ing)|\bpads?(?:ded|ding)? on the left|\bpadding (?:is )?on (?:the left|either side)"),
+        (
+            What.NO_POSITIONS,
+            True,
+            r"\b(?:order|permutation)[- ](?:in|equi)variant|\border[- ](?:free|blind)|\bset (?:encoder|transformer)\b|\bunordered\b|\bset of \w+ in\b"
+            r"|\bno positions?\b|\bno position(?:al)? (?:embedd|encod|inform)\w+|\bwithout (?:any )?position\w*|\border (?:does|do) not matter|\bignores? (?:the )?order\b",
+        ),
+        (
+            What.LEFT_PADDING,
+            True,
+            r"\bleft[- ]padd(?:ed|ing)|\bpads?(?:ded|ding)? on the left|\bpadding (?:is )?on (?:the left|either side)",
+        ),
         (What.HALF, True, r"\.half\(\)|\b(?:b?float16|[fb]p?16)\b|\bhalf precision|\bmixed precision|\bautocast\b"),
     )
 )
-_NEGATED = re.compile(r"\b(?:not|no|non|never|without|instead of|unlike|isn't|rather than|neither|nor)\b[\s-]*(?:\w+[\s-]+){0,2}$", re.IGNORECASE)
+_NEGATED = re.compile(
+    r"\b(?:not|no|non|never|without|instead of|unlike|isn't|rather than|neither|nor)\b[\s-]*(?:\w+[\s-]+){0,2}$",
+    re.IGNORECASE,
+)
 # A sentence with one of these mentions a possibility or something else, it does not say what this class is.
 _CONDITIONAL = re.compile(
     r"\b(?:if|when|whether|optional(?:ly)?|can be|could be|may be|might|unless|e\.g\.|for example|see also|compare|such as|either)\b"

@@ -132,8 +132,9 @@ def definitions(text: str, name: str, names: tuple[str, ...]) -> Iterator[str]:
 
 def config_objects(model: object) -> list[Any]:
     """Objects on the model that hold its settings."""
-    named = [getattr(model, n, None) for n in ("config", "cfg", "hparams", "args", "conf", "params", "settings", "options")]
-    return [c for c in named if c is not None and (isinstance(c, Mapping) or hasattr(c, "__dict__")) and not callable(c)]
+    names = "config cfg hparams args conf params settings options".split()
+    held = [getattr(model, name, None) for name in names]
+    return [c for c in held if isinstance(c, Mapping) or (hasattr(c, "__dict__") and not callable(c))]
 
 
 def as_mapping(holder: Any) -> Mapping[str, Any]:
@@ -147,7 +148,8 @@ def as_mapping(holder: Any) -> Mapping[str, Any]:
 def _defined_at(text: str, name: str) -> Iterator[tuple[int, int]]:
     """(start, end) of the mentions of `name` that introduce it: `name:`, `name (`, `name is`, `name, other:`."""
     quoted = rf"(?<![\w.\-])[`*'\"]*{re.escape(name)}[`*'\"]*"
-    introduces = r"(?=\s*(?:[:(\[=]|is\b|are\b|marks\b|has\b|holds\b|with\b|tells\b|says\b)|(?:\s*,\s*[`*]*\w+[`*]*)+\s*:)"
+    alone = r"\s*(?:[:(\[=]|is\b|are\b|marks\b|has\b|holds\b|with\b|tells\b|says\b)"
+    introduces = rf"(?={alone}|(?:\s*,\s*[`*]*\w+[`*]*)+\s*:)"
     for match in re.finditer(quoted + introduces, text):
         yield match.start(), match.end()
 
@@ -264,9 +266,13 @@ def _keys(function: ast.FunctionDef) -> dict[str, tuple[str, ...]]:
         name, key = None, None
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             name, key = node.value.id, node.slice
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-            if isinstance(node.func.value, ast.Name) and node.args:
-                name, key = node.func.value.id, node.args[0]
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "get"
+            and node.args
+        ):
+            name, key = getattr(node.func.value, "id", None), node.args[0]
         if name and isinstance(key, ast.Constant) and isinstance(key.value, str):
             found.setdefault(name, [])
             if key.value not in found[name]:

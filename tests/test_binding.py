@@ -101,8 +101,9 @@ class Additive(Base):
 
 class Square(Base):
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        b, t = ids.shape
-        return self.hidden(ids, ~mask.expand(b, t, t)[:, 0])
+        if mask.shape != (*ids.shape, ids.shape[1]):
+            raise ValueError("wants (batch, query, key)")
+        return self.hidden(ids, ~mask[:, 0])
 
 
 class Lengths(Base):
@@ -607,7 +608,11 @@ def test_plain() -> None:
 def test_hugging_face() -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
-        vocab_size=60, hidden_size=D, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        vocab_size=60,
+        hidden_size=D,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
         max_position_embeddings=40,
     )
     contract = bound(transformers.BertModel(config), INSTALLED)

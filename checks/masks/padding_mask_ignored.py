@@ -25,7 +25,8 @@ When it does not apply
     The encoder takes no mask, no lengths and no pad id (a ViT, a Fourier mixer).
 
 Where it points
-    The line that makes the scores, or the call into attention where that lies inside a torch module.
+    The call that does not hand the mask on, where its caller has it; else the line that makes the scores, or the call
+    into attention where that lies inside a torch module.
 
 References
     Vaswani et al. 2017, section 3.2.3; PyTorch, `torch.nn.MultiheadAttention`, `key_padding_mask`.
@@ -82,6 +83,7 @@ def _cause(contract: CallContract, sites: int, empty: bool) -> str:
 
 
 def _places(blind: list[Site], empty: list[MaskAt]) -> list[Place]:
-    """Where an empty mask is made, else where scores are made without a mask."""
+    """Where an empty mask is made, where the mask is not handed on, where scores are made without one."""
     made = [place for mask in empty for place in reversed(mask.history)]
-    return [*made, *(site.scores_place for site in blind), *(site.place for site in blind)]
+    lost = [place for site in blind for place in reversed(site.mask_lost_at)]
+    return [*made, *lost, *(site.scores_place for site in blind), *(site.place for site in blind)]

@@ -54,7 +54,8 @@ class Site:
 
     `on_padding` is the largest weight that a real query gives to a padded key, `on_future` the largest that any
     query gives to a later key. `scale` is the product of the scalars on the way from q·kᵀ to the softmax, None where
-    it could not be read. `foreign` sites lie inside a torch module.
+    it could not be read. `foreign` sites lie inside a torch module. `mask_lost_at` lists the calls, the outermost first,
+    that hand the mask no further although their caller has it.
     """
 
     key: str
@@ -72,6 +73,7 @@ class Site:
     on_future: float
     after_softmax: tuple[MaskAt, ...] = ()
     over_batch: bool = False
+    mask_lost_at: tuple[Place, ...] = ()
     aligned: bool = True
 
     def hides_padding(self) -> bool:

@@ -32,7 +32,8 @@ class Call:
 def make_call(contract: CallContract, situation: Situation, device: str = "cpu") -> Call:
     """Builds the arguments of forward; the same situation gives the same bits."""
     keep = keep_mask(situation, device)
-    content = make_content(contract, situation, keep)
+    # contents are drawn on the CPU, so that every device sees the same numbers
+    content = make_content(contract, situation, keep.cpu()).to(device)
     named: dict[str, Any] = {}
     if contract.mask is not None and contract.mask.argument and (situation.masked or contract.mask.required):
         named[contract.mask.argument] = make_mask(contract.mask, keep if situation.masked else keep | True, situation)
@@ -73,7 +74,6 @@ def make_content(contract: CallContract, situation: Situation, keep: Tensor) -> 
         if contract.mask is not None and contract.mask.pad_id is not None:
             pad = torch.full_like(real, contract.mask.pad_id)
             real = torch.where(is_real, real, pad)
-    real = real.to(keep.device)
     return real if situation.contiguous else _strided(real)
 
 
@@ -85,9 +85,7 @@ def make_mask(mask: MaskContract, keep: Tensor, situation: Situation) -> Any:
     shaped = _lay_out(keep, mask.layout)
     if mask.true is MaskMeaning.ADDITIVE:
         dtype = _torch_dtype(situation.dtype)
-        return torch.zeros(shaped.shape, dtype=dtype, device=keep.device).masked_fill(
-            ~shaped, torch.finfo(dtype).min
-        )
+        return torch.zeros(shaped.shape, dtype=dtype, device=keep.device).masked_fill(~shaped, torch.finfo(dtype).min)
     value = ~shaped if mask.true is MaskMeaning.DROP else shaped
     if mask.dtype == "int64":
         return value.long()

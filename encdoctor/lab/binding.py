@@ -6,17 +6,15 @@ documented reading is kept and the disagreement noted: it may be the fault that 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from encdoctor.contract import CallContract, InputKind, MaskContract, MaskMeaning
 from encdoctor.lab import binding_masks as masks
 from encdoctor.lab import binding_outputs as outputs
-from encdoctor.lab import binding_words as words
 from encdoctor.lab.binding_candidates import (
     Roles,
     bare_contract,
@@ -231,12 +229,12 @@ def _naming_embeddings(contract: CallContract, tried: Tried) -> CallContract:
 # ---- the mask ------------------------------------------------------------------------------------------------
 
 
-def _mask_variants(
-    reading: Reading, roles: Roles, given: Mapping[str, Any], batch_first: bool
-) -> list[MaskContract]:
+def _mask_variants(reading: Reading, roles: Roles, given: Mapping[str, Any], batch_first: bool) -> list[MaskContract]:
     lengths = masks.choose_lengths(reading, roles, given)
     argument = masks.choose_argument(reading, roles, given)
-    if lengths is not None and (given.get("lengths_arg") or argument is None or (lengths.required and not argument.required)):
+    if lengths is not None and (
+        given.get("lengths_arg") or argument is None or (lengths.required and not argument.required)
+    ):
         other = "list" if lengths.dtype == "int64" else "int64"
         return [lengths, replace(lengths, dtype=other)]
     if argument is None:
@@ -262,7 +260,7 @@ def _with_mask(
     names = {m.argument for m in variants if m.argument}
     pad = masks.pad_id_of(bench, model, contract, reading, names, given)
     length = contract.lengths_tried[0]
-    if not variants or given.get("pad_id") is not None and not given.get("mask_arg"):
+    if not variants or (given.get("pad_id") is not None and not given.get("mask_arg")):
         return _with_pad_id(bench, origin, contract, pad, length)
     if pad is not None:
         contract = replace(contract, avoid=tuple(sorted({*contract.avoid, pad[0]})))

@@ -14,7 +14,9 @@ from encdoctor.lab import binding_words as words
 from encdoctor.lab.binding_sizes import Shape, known_sizes, shapes_for
 from encdoctor.signatures import Argument, Reading, read_class
 
-_MASK_NAME = re.compile(r"mask|(^|_)(pads?|paddings?|padded|valid|keep|observed|visible|nonpad|blocked|bias)(_|$)", re.I)
+_MASK_NAME = re.compile(
+    r"mask|(^|_)(pads?|paddings?|padded|valid|keep|observed|visible|nonpad|blocked|bias)(_|$)", re.I
+)
 _LENGTHS_NAME = re.compile(r"(^|_)(len|lens|length|lengths|ilens|seqlens?|n_valid|num_valid)(_|$)|lens$|lengths$", re.I)
 # Arguments that are about something else than this batch's content or padding.
 _OTHER = re.compile(
@@ -23,8 +25,13 @@ _OTHER = re.compile(
     r"task|adapter|history|incremental|src_mask_for|shape",
     re.I,
 )
-_IDS_NAME = re.compile(r"(^|_)(ids?|idx|indices|tokens?|words?|pieces?|phonemes?|chars?|text|cells|codes|symbols|input_ids)(_|$)", re.I)
-_FLOAT_NAME = re.compile(r"embed|feat|vector|hidden|frames?$|series|signal|spec|mel|values$|obs|cont|numer|^x$|^h$|^z$|clip|video|coords", re.I)
+_IDS_NAME = re.compile(
+    r"(^|_)(ids?|idx|indices|tokens?|words?|pieces?|phonemes?|chars?|text|cells|codes|symbols|input_ids)(_|$)", re.I
+)
+_FLOAT_NAME = re.compile(
+    r"embed|feat|vector|hidden|frames?$|series|signal|spec|mel|values$|obs|cont|numer|^x$|^h$|^z$|clip|video|coords",
+    re.I,
+)
 _PIXELS_NAME = re.compile(r"(^|_)(im|imgs?|images?|pixels?|pixel_values|picture|photo)(_|$)", re.I)
 _AUDIO_NAME = re.compile(r"wav|audio|speech|^input_values$|^samples$", re.I)
 
@@ -99,8 +106,10 @@ def _is_flag(argument: Argument) -> bool:
 def _is_lengths(argument: Argument, reading: Reading) -> bool:
     if _LENGTHS_NAME.search(argument.name):
         return True
-    return any(re.search(r"^\W*[^.;]{0,40}\b(?:number of (?:real|valid)|true lengths?)\b", d.text, re.I)
-               for d in reading.about(argument.name))
+    return any(
+        re.search(r"^\W*[^.;]{0,40}\b(?:number of (?:real|valid)|true lengths?)\b", d.text, re.I)
+        for d in reading.about(argument.name)
+    )
 
 
 def _is_mask(argument: Argument, reading: Reading, place: int) -> bool:
@@ -109,7 +118,10 @@ def _is_mask(argument: Argument, reading: Reading, place: int) -> bool:
         return "mask" in argument.name.lower() or argument.name in ("pad", "padding", "valid", "keep")
     if named or "BoolTensor" in argument.annotation:
         return True
-    return any(words.meaning_of(d.text) and re.search(r"bool|mask|\bTrue\b|scores", d.text) for d in reading.about(argument.name))
+    return any(
+        words.meaning_of(d.text) and re.search(r"bool|mask|\bTrue\b|scores", d.text)
+        for d in reading.about(argument.name)
+    )
 
 
 def _main_score(argument: Argument, reading: Reading, place: int) -> float:
@@ -143,7 +155,9 @@ def _extra_for(argument: Argument, reading: Reading) -> Extra:
     return Extra(argument.name, "content", "required, nothing said about it: the main input once more")
 
 
-def input_candidates(model: nn.Module, reading: Reading, roles: Roles, given: Mapping[str, Any]) -> list[InputCandidate]:
+def input_candidates(
+    model: nn.Module, reading: Reading, roles: Roles, given: Mapping[str, Any]
+) -> list[InputCandidate]:
     """Every plausible way to pass the main input, the likeliest first."""
     sizes = known_sizes(model)
     found: list[InputCandidate] = []
@@ -184,7 +198,10 @@ def _kinds(
     model: nn.Module, reading: Reading, argument: Argument, documented: list[tuple[str, str]]
 ) -> list[tuple[InputKind, float, str]]:
     scores: dict[InputKind, float] = {
-        InputKind.IDS: 0.0, InputKind.FEATURES: 0.3, InputKind.PIXELS: -1.0, InputKind.AUDIO: -1.0
+        InputKind.IDS: 0.0,
+        InputKind.FEATURES: 0.3,
+        InputKind.PIXELS: -1.0,
+        InputKind.AUDIO: -1.0,
     }
     why: dict[InputKind, list[str]] = {kind: [] for kind in scores}
 
@@ -196,8 +213,12 @@ def _kinds(
         if kind := words.kind_in(text):
             credit(kind, 3.0, where)
             break
-    for pattern, kind in ((_PIXELS_NAME, InputKind.PIXELS), (_AUDIO_NAME, InputKind.AUDIO), (_IDS_NAME, InputKind.IDS),
-                          (_FLOAT_NAME, InputKind.FEATURES)):
+    for pattern, kind in (
+        (_PIXELS_NAME, InputKind.PIXELS),
+        (_AUDIO_NAME, InputKind.AUDIO),
+        (_IDS_NAME, InputKind.IDS),
+        (_FLOAT_NAME, InputKind.FEATURES),
+    ):
         if pattern.search(argument.name):
             credit(kind, 2.0, "name")
             break
@@ -219,9 +240,7 @@ def _kinds(
     if shapes and len(shapes[0]) == 4 and not scores[InputKind.PIXELS] > 0:
         credit(InputKind.FEATURES, 1.0, "four axes")
     return [
-        (kind, score, ", ".join(w for w in why[kind] if w) or "tried")
-        for kind, score in scores.items()
-        if score > -2.5
+        (kind, score, ", ".join(w for w in why[kind] if w) or "tried") for kind, score in scores.items() if score > -2.5
     ]
 
 
@@ -238,5 +257,3 @@ def bare_contract(candidate: InputCandidate, reading: Reading, extras: tuple[Ext
         keyword=not (argument is None or argument.positional_only),
         extras=extras,
     )
-
-

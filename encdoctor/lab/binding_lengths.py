@@ -33,6 +33,10 @@ def repaired(tried: Tried) -> Iterator[tuple[CallContract, int]]:
     """(contract, length) with sizes exchanged for other numbers that the error names."""
     numbers = [int(n) for n in re.findall(r"(?<![\w.])\d{1,5}(?![\w.])|(?<=x)\d+|\d+(?=x)", str(tried.error))]
     contract = tried.contract
+    wanted = re.search(r"to have (\d+) channels, but got (\d+) channels", str(tried.error))
+    if wanted and int(wanted.group(2)) == tried.length and contract.shape[1:2] == ("S",):
+        yield replace(contract, shape=("B", int(wanted.group(1)), "S")), tried.length  # channels come first
+        return
     if tried.operations == 0 and not numbers:
         return
     asked = [n for n in dict.fromkeys(numbers) if 0 < n <= 65536]
@@ -56,7 +60,9 @@ def repaired(tried: Tried) -> Iterator[tuple[CallContract, int]]:
 
 def _about_length(tried: Tried) -> bool:
     text = str(tried.error)
-    return bool(re.search(rf"\b{tried.length}\b", text) or re.search(r"length|long|short|position|token|step|frame", text, re.I))
+    return bool(
+        re.search(rf"\b{tried.length}\b", text) or re.search(r"length|long|short|position|token|step|frame", text, re.I)
+    )
 
 
 def find_lengths(bench: Bench, contract: CallContract, length: int, sizes: Mapping[str, int]) -> CallContract:
@@ -101,7 +107,9 @@ def _longest(bench: Bench, contract: CallContract, works: int, sizes: Mapping[st
             continue
         longest = _bisect(bench, contract, works, limit)
         if longest < limit - 2:  # a table may keep a row or two for padding and a [CLS]
-            contract = replace(contract, notes=(*contract.notes, f"{name}={limit}, but {longest} is the longest that ran"))
+            contract = replace(
+                contract, notes=(*contract.notes, f"{name}={limit}, but {longest} is the longest that ran")
+            )
         return replace(contract, max_length=longest)
     if named:
         return replace(contract, max_length=works)

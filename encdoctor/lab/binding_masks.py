@@ -28,10 +28,15 @@ _FIXED_NAMES = {
     "encoder_padding_mask": DROP,
 }
 # Names that lean one way; they decide only where behaviour cannot.
-_LEANING = ((re.compile(r"valid|keep|observed|visible|nonpad|non_pad|real", re.I), KEEP), (re.compile(r"pad|block|ignore|drop", re.I), DROP))
+_LEANING = (
+    (re.compile(r"valid|keep|observed|visible|nonpad|non_pad|real", re.I), KEEP),
+    (re.compile(r"pad|block|ignore|drop", re.I), DROP),
+)
 _SQUARE_NAMES = ("mask", "src_mask", "attn_mask", "attn_bias", "attention_bias")
 _LAYOUTS = ("BS", "B11S", "B1S", "BSS", "B1SS", "SB", "1SB", "BS1")
-_PAD_NAMES = "pad_id pad_idx pad_index pad_token_id pad_token padding_idx padding_id padding_index pad pad_value".split()
+_PAD_NAMES = (
+    "pad_id pad_idx pad_index pad_token_id pad_token padding_idx padding_id padding_index pad pad_value".split()
+)
 # Real outputs of one sentence with more or less padding differ by rounding alone where padding is honoured.
 _ALIKE = 1e-4
 
@@ -93,7 +98,9 @@ def leaning(name: str) -> MaskMeaning:
     return next((meaning for pattern, meaning in _LEANING if pattern.search(name)), MaskMeaning.UNKNOWN)
 
 
-def variants(reading: Reading, argument: Argument, meaning: Meaning | None, batch_first: bool) -> Iterator[MaskContract]:
+def variants(
+    reading: Reading, argument: Argument, meaning: Meaning | None, batch_first: bool
+) -> Iterator[MaskContract]:
     """The mask in every layout and dtype worth trying, the documented ones first."""
     text = " ".join(d.text for d in reading.about(argument.name))
     true = meaning or Meaning(leaning(argument.name), "name", False)
@@ -135,8 +142,10 @@ def judge(bench: Bench, contract: CallContract, mask: MaskContract, length: int)
     lean = leaning(mask.argument or "")
     if len(works) == 1:
         return replace(mask, true=works[0], why="tried: this way round padding does not count", certain=True)
-    if not works and mask.dtype == "float" and reads_right(
-        bench, replace(contract, mask=replace(mask, true=MaskMeaning.ADDITIVE)), length
+    if (
+        not works
+        and mask.dtype == "float"
+        and reads_right(bench, replace(contract, mask=replace(mask, true=MaskMeaning.ADDITIVE)), length)
     ):
         return replace(mask, true=MaskMeaning.ADDITIVE, why="tried: works as additive", certain=True)
     tried = "both ways round work" if works else "neither way round hides padding"
@@ -162,10 +171,14 @@ def reads_right(bench: Bench, contract: CallContract, length: int) -> bool:
 
 def _change(one: Tensor, two: Tensor) -> float:
     # where both are not finite nothing moved; where one is, everything did
-    return float(torch.where(one.isnan() & two.isnan(), torch.zeros_like(one), (one - two).abs().nan_to_num(nan=1.0)).max())
+    return float(
+        torch.where(one.isnan() & two.isnan(), torch.zeros_like(one), (one - two).abs().nan_to_num(nan=1.0)).max()
+    )
 
 
-def _real(bench: Bench, contract: CallContract, length: int, without: int | None = None, **changes: Any) -> Tensor | None:
+def _real(
+    bench: Bench, contract: CallContract, length: int, without: int | None = None, **changes: Any
+) -> Tensor | None:
     """Outputs (B, S, F) with everything but surely real positions set to zero."""
     tried = bench.attempt(contract, length, **changes)
     if not tried.ran:
@@ -189,7 +202,12 @@ def _real(bench: Bench, contract: CallContract, length: int, without: int | None
 
 
 def pad_id_of(
-    bench: Bench, model: nn.Module, contract: CallContract, reading: Reading, mask_names: set[str], given: Mapping[str, Any]
+    bench: Bench,
+    model: nn.Module,
+    contract: CallContract,
+    reading: Reading,
+    mask_names: set[str],
+    given: Mapping[str, Any],
 ) -> tuple[int, str, bool] | None:
     """(id, why, certain) of the id that means padding."""
     if contract.input is not InputKind.IDS:
@@ -211,7 +229,11 @@ def pad_id_of(
 
 def _named_pad_id(model: nn.Module, contract: CallContract) -> tuple[int | None, str]:
     for module in model.modules():
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None and module.num_embeddings == contract.vocab:
+        if (
+            isinstance(module, nn.Embedding)
+            and module.padding_idx is not None
+            and module.num_embeddings == contract.vocab
+        ):
             return module.padding_idx, f"padding_idx={module.padding_idx} of the embedding"
     for holder in (vars(model), *(as_mapping(c) for c in config_objects(model))):
         for name in _PAD_NAMES:

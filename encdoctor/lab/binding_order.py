@@ -56,11 +56,13 @@ def _written(model: nn.Module, reading: Reading, contract: CallContract) -> tupl
     for doc in reading.docs:
         if (order := words.order_in(doc.text)) is not None:
             return order, doc.where, True
-    if (order := words.batch_first_of(tuple(n.lower() for n in reading.unpacked.get(contract.argument, ())))) is not None:
+    if (
+        order := words.batch_first_of(tuple(n.lower() for n in reading.unpacked.get(contract.argument, ())))
+    ) is not None:
         names = ", ".join(reading.unpacked[contract.argument])
         return order, f"unpacked as {names}", True
     if type(model).__module__.startswith("torch.nn"):
-        flags = [m.batch_first for m in model.modules() if isinstance(getattr(m, "batch_first", None), bool)]
+        flags = [f for m in model.modules() if isinstance(f := getattr(m, "batch_first", None), bool)]
         if flags:
             return flags[0], f"batch_first={flags[0]}", True
     own = getattr(model, "batch_first", None)

@@ -15,7 +15,9 @@ from encdoctor.contract import CallContract, InputKind
 from encdoctor.lab.binding_trials import BATCH, Bench, Tried
 from encdoctor.lab.outputs import pick
 
-_HIDDEN = re.compile(r"last_hidden|^\.?hidden|encoded|encoder_out|sequence|states?$|^x$|token|features?$|memory|represent", re.I)
+_HIDDEN = re.compile(
+    r"last_hidden|^\.?hidden|encoded|encoder_out|sequence|states?$|^x$|token|features?$|memory|represent", re.I
+)
 _OTHERS = re.compile(r"attn|attention|weights|mask|pool|logit|loss|score|cls|past|length|class", re.I)
 _DEEPEST = 3
 
@@ -139,9 +141,7 @@ def _moved_axis(first: Tensor, other: Tried, contract: CallContract) -> int | No
     return next((i for i, (a, b) in enumerate(zip(first.shape, second.shape, strict=True)) if a != b), None)
 
 
-def _letters(
-    output: Tensor, batch: int, sequence: int | None, contract: CallContract, tried: Tried
-) -> str:
+def _letters(output: Tensor, batch: int, sequence: int | None, contract: CallContract, tried: Tried) -> str:
     rank = output.dim()
     spatial = len([a for a in contract.shape if a != "B"]) == 3 and "S" not in contract.shape
     if rank == 4 and spatial and batch == 0:

@@ -20,7 +20,9 @@ _WIDTH_NAMES = (
 ).split()
 _IMAGE_NAMES = "image_size img_size input_resolution resolution image_height size height input_size".split()
 _CHANNEL_NAMES = "num_channels in_channels in_chans channels n_channels c".split()
-_VOCAB_NAMES = "vocab_size vocab n_vocab num_embeddings n_tokens num_tokens ntoken ntokens n_token vocabulary_size symbols".split()
+_VOCAB_NAMES = (
+    "vocab_size vocab n_vocab num_embeddings n_tokens num_tokens ntoken ntokens n_token vocabulary_size symbols".split()
+)
 
 
 def shapes_for(
@@ -78,9 +80,7 @@ def _every_shape(
     yield ("B", widths[0]), "one row a sample"
 
 
-def to_shape(
-    axes: tuple[str, ...], kind: InputKind, sizes: Mapping[str, int], width: int
-) -> Shape | None:
+def to_shape(axes: tuple[str, ...], kind: InputKind, sizes: Mapping[str, int], width: int) -> Shape | None:
     """Documented axis names as a contract's shape: one B, at most one S, numbers for the rest."""
     shape: list[str | int] = []
     spatial = [a for a in axes if a in ("height", "width", "h", "w")]
@@ -91,9 +91,7 @@ def to_shape(
             shape.append(int(axis))
         elif len(spatial) == 2 and axis in spatial:
             shape.append(_first_size(sizes, _IMAGE_NAMES) or 32)
-        elif words.is_sequence(axis, axes) and "S" not in shape:
-            shape.append("S")
-        elif "S" not in shape and len(axes) == 2:
+        elif (words.is_sequence(axis, axes) and "S" not in shape) or ("S" not in shape and len(axes) == 2):
             shape.append("S")
         elif axis == axes[-1] and axis not in sizes:
             shape.append(width)
@@ -136,7 +134,17 @@ def _first_size(sizes: Mapping[str, int], names: Sequence[str]) -> int | None:
 
 def _size_of(axis: str, sizes: Mapping[str, int]) -> int | None:
     stem = axis.rstrip("s")
-    for name in (axis, stem, f"in_{axis}", f"n_{axis}", f"num_{axis}", f"{stem}s", f"{stem}_size", f"{stem}_dim", f"in_{stem}s"):
+    for name in (
+        axis,
+        stem,
+        f"in_{axis}",
+        f"n_{axis}",
+        f"num_{axis}",
+        f"{stem}s",
+        f"{stem}_size",
+        f"{stem}_dim",
+        f"in_{stem}s",
+    ):
         if name in sizes:
             return sizes[name]
     starts = [v for n, v in sizes.items() if len(stem) >= 3 and n.startswith(stem[:4])]

@@ -53,7 +53,7 @@ class Bench:
     def open(self) -> Iterator[Bench]:
         """Within it trials can be made; afterwards the model, its modes and the random state are as before."""
         modes = {m: m.training for m in self.original.modules()}
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[self.device] if self.device.startswith("cuda") else []):
             try:
                 self.model = copy.deepcopy(self.original)
                 kept: dict[str, Tensor] = {}
@@ -139,11 +139,11 @@ class Bench:
                     parameter.copy_(OPENED * noise.abs().to(parameter.dtype))
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operations and notes the tables that a tensor of ids looks up."""
 
     def __init__(self, ids: Tensor | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.ids = ids if ids is not None and not ids.is_floating_point() else None
         self.operations = 0
         self.tables: list[int] = []
@@ -173,7 +173,10 @@ class Watch(TorchDispatchMode):
         assert self.ids is not None
         if indices.numel() != self.ids.numel() or indices.is_floating_point():
             return False
-        return any(torch.equal(indices.reshape(-1).long(), ids.reshape(-1).long()) for ids in (self.ids, self.ids.transpose(0, -1)))
+        return any(
+            torch.equal(indices.reshape(-1).long(), ids.reshape(-1).long())
+            for ids in (self.ids, self.ids.transpose(0, -1))
+        )
 
 
 def text_of(error: Exception) -> str:

@@ -38,14 +38,21 @@ SEQUENCE_NAMES = frozenset(
     "max_len tgt_len context_length input_length n_frames num_frames source_len lengths events elements size_t maxlen "
     "num_steps seqs max_length entries sentences phonemes characters chars residues atoms channels_time q".split()
 )
-_SHAPE = re.compile(r"[(\[]\s*((?:[`*]*[\w ./<=*+-]+[`*]*\s*[,x×]\s*)+[`*]*[\w ./<=*+-]*|\s*(?:b|batch|batch_size|n)\s*,?)\s*[)\]]", re.I)
+_SHAPE = re.compile(
+    r"[(\[]\s*((?:[`*]*[\w ./<=*+-]+[`*]*\s*[,x×]\s*)+[`*]*[\w ./<=*+-]*|\s*(?:b|batch|batch_size|n)\s*,?)\s*[)\]]",
+    re.I,
+)
 _BARE_SHAPE = re.compile(r"\b((?:batch|b|seq|s|t|time|len|length)(?:\s*[x×]\s*\w+)+)", re.I)
 
 
 def meaning_of(text: str) -> MaskMeaning | None:
     """What a sentence says that a mask's True (or 1) means, None where it says nothing."""
     flat = re.sub(r"\s+", " ", strip_shapes(text))
-    if re.search(r"\badditive\b|\badded to (?:the )?(?:attention )?(?:scores|logits|weights)|-\s?inf\w*\W+(?:at|where|for|on)\b", flat, re.I):
+    if re.search(
+        r"\badditive\b|\badded to (?:the )?(?:attention )?(?:scores|logits|weights)|-\s?inf\w*\W+(?:at|where|for|on)\b",
+        flat,
+        re.I,
+    ):
         return MaskMeaning.ADDITIVE
     for true, _, clause in _LITERAL.findall(flat):
         meaning = _polarity(clause)
@@ -128,7 +135,9 @@ def batch_first_of(axes: Sequence[str]) -> bool | None:
 def order_in(text: str) -> bool | None:
     """Batch first, True, or sequence first, False, as prose says it of inputs (not of what runs inside)."""
     flat = re.sub(r"\s+", " ", text)
-    if re.search(r"\b(?:sequence|seq|time|length)[- ](?:first|major)\b(?! \w+ inside)(?![^.]{0,30}\binside\b)", flat, re.I):
+    if re.search(
+        r"\b(?:sequence|seq|time|length)[- ](?:first|major)\b(?! \w+ inside)(?![^.]{0,30}\binside\b)", flat, re.I
+    ):
         return False
     if re.search(r"\bbatch[- ]first\b(?!\s*=\s*False)", flat, re.I):
         return True
@@ -149,11 +158,17 @@ def pad_id_in(text: str) -> int | None:
 
 
 _KINDS: tuple[tuple[InputKind, str], ...] = (
-    (InputKind.IDS, r"\b(?:(?:token|word|input|vocabulary|category|piece)[ _]?)?(?:ids?|indices)\b|LongTensor|IntTensor|\bint(?:32|64)?\b|\blong\b"
-                    r"|\bintegers?\b|\btoken indices\b"),
+    (
+        InputKind.IDS,
+        r"\b(?:(?:token|word|input|vocabulary|category|piece)[ _]?)?(?:ids?|indices)\b|LongTensor|IntTensor|\bint(?:32|64)?\b|\blong\b"
+        r"|\bintegers?\b|\btoken indices\b",
+    ),
     (InputKind.PIXELS, r"\bimages?\b|\bpixels?\b|\bpictures?\b|\bphotos?\b"),
     (InputKind.AUDIO, r"\bwave(?:form)?s?\b|\braw (?:audio|speech|samples)\b|\baudio samples\b"),
-    (InputKind.FEATURES, r"\bfloats?\w*\b|\bfeatures?\b|\bembedd(?:ed|ings?)\b|\bvectors?\b|FloatTensor|\bframes?\b|\bmel\b|\bspectro\w+"),
+    (
+        InputKind.FEATURES,
+        r"\bfloats?\w*\b|\bfeatures?\b|\bembedd(?:ed|ings?)\b|\bvectors?\b|FloatTensor|\bframes?\b|\bmel\b|\bspectro\w+",
+    ),
 )
 
 

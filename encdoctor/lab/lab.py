@@ -225,6 +225,7 @@ class Lab:
             with conditions, torch.no_grad(), ModulePath(model, self.origin, self.on_enter) as path:
                 model.train(situation.training)
                 tracer = Tracer(path, self.origin, _taints(call), self.treatment.edits, keep=call.keep)
+                path.on_call = tracer.note_call
                 mode = self.treatment.function_mode
                 try:
                     with mode() if mode else contextlib.nullcontext(), tracer:

@@ -17,6 +17,7 @@ from encdoctor.evidence.attention import AttentionSites, Covers, MaskAt, Site, U
 from encdoctor.evidence.influence import InfluenceMatrix
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.trace import CONTENT, MASK, PARAMETER, Node, Ref, Trace
+from encdoctor.model import Place
 
 VIEWS = {
     "view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze", "clone",
@@ -228,9 +229,21 @@ def _describe(
         after_softmax=after,
         on_padding=_on_padding(ordered, keep),
         on_future=float(torch.triu(ordered, 1).amax()) if queries == keys else 0.0,
+        mask_lost_at=_mask_lost_at(trace, soft.node.module),
         over_batch=keys == trace.keep.shape[0] != trace.keep.shape[1] and ordered.shape[0] != trace.keep.shape[0],
         aligned=keep is not None,
     )
+
+
+def _mask_lost_at(trace: Trace, module: str) -> tuple[Place, ...]:
+    """The calls between the last module that is handed the mask and the one that attends."""
+    parts = module.split(".")
+    chain = [".".join(parts[:n]) for n in range(len(parts) + 1)]
+    handed = [(name, *trace.handed[name]) for name in chain if name in trace.handed]
+    given = [i for i, (_, _, masked) in enumerate(handed) if masked]
+    if not given:
+        return ()
+    return tuple(place for _, place, _ in handed[given[-1] + 1 :] if place.own)
 
 
 def _axes(weights: Tensor, key_dim: int, keep: Tensor) -> Axes:

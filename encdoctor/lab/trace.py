@@ -89,10 +89,14 @@ class Node:
 
 @dataclass
 class Trace:
-    """All operations of one forward in order, and the modules that were called but are not registered."""
+    """All operations of one forward in order, and the modules that were called but are not registered.
+
+    `handed` tells for each module where it was first called, and whether it was given something made from the mask.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     unregistered: list[tuple[nn.Module, str, Place]] = field(default_factory=list)
+    handed: dict[str, tuple[Place, bool]] = field(default_factory=dict)
     failed: tuple[str, tuple[tuple[int, ...], ...]] | None = None
     output: Any = None
     keep: Tensor | None = None
@@ -116,6 +120,7 @@ class ModulePath:
         self.names = {id(module): name for name, module in root.named_modules()}
         self.stack: list[tuple[str, nn.Module]] = []
         self.unregistered: dict[int, tuple[nn.Module, str, Place]] = {}
+        self.on_call: Callable[[str, tuple[Any, ...]], None] | None = None
         self._origin = origin
         self._on_enter = on_enter
         self._handles: list[Any] = []
@@ -147,6 +152,8 @@ class ModulePath:
             if id(module) not in self.unregistered and "?" not in self.name:
                 place = find_place(self._origin, self.name, sys._getframe(1))
                 self.unregistered[id(module)] = (module, self.name, place)
+        if self.on_call is not None:
+            self.on_call(name, _arguments(sys._getframe(1)))
         self.stack.append((name, module))
         if self._on_enter is not None:
             self._on_enter(name)
@@ -197,6 +204,13 @@ class Tracer(TorchDispatchMode):
             assert isinstance(refs, tuple) and isinstance(refs_by_name, dict)
             self._add(func, op, refs, refs_by_name, output, place, key)
         return output
+
+    def note_call(self, name: str, arguments: tuple[Any, ...]) -> None:
+        """Keeps whether a module is handed something made from the mask; for `ModulePath.on_call`."""
+        if name in self.trace.handed:
+            return
+        masked = any(self._ref(t).taint == MASK for t in _tensors(arguments))
+        self.trace.handed[name] = (find_place(self._origin, self._path.name, sys._getframe(3)), masked)
 
     def _key(self, place: Place, op: str) -> str:
         # in-place and functional forms share a name, so that an edit survives either
@@ -278,6 +292,15 @@ def _internal(name: str) -> bool:
     if name.startswith(_OURS):
         return not name.startswith(_TARGETS_OF_OURS)
     return name.split(".")[0] in ("torch", "contextlib", "functools", "einops", "opt_einsum", "importlib")
+
+
+def _arguments(frame: FrameType | None) -> tuple[Any, ...]:
+    """The arguments of the module call that runs the hook, keywords too, which hooks are not given."""
+    while frame is not None and "_call_impl" not in frame.f_code.co_qualname:
+        frame = frame.f_back
+    if frame is None:
+        return ()
+    return (*frame.f_locals.get("args", ()), *frame.f_locals.get("kwargs", {}).values())
 
 
 def _class_of(frame: FrameType) -> str:
