@@ -212,57 +212,52 @@ def _from_names(classes: list[type]) -> Iterator[Declared]:
 # Longer texts are reference pages that mention everything; their first paragraph says what the class is.
 LONGEST_DOC = 1200
 
-_PHRASES: tuple[tuple[What, bool, re.Pattern[str]], ...] = tuple(
-    (what, value, re.compile(pattern, re.IGNORECASE))
-    for what, value, pattern in (
-        (
-            What.CAUSAL,
-            True,
-            r"\bcausal(?:ly)?\b|\bauto-?regressive\b|\bleft[- ]to[- ]right\b|\buni-?directional\b|\bdecoder[- ]only\b"
-            r"|\bonly (?:sees?|attends? to|looks? at) (?:the )?(?:past|earlier|previous)|\bcannot (?:see|look at) (?:the )?(?:future|later)",
-        ),
-        (What.CAUSAL, False, r"\bbi-?directional(?:ly)?\b|\bin both directions\b"),
-        (
-            What.WINDOW,
-            True,
-            r"\bsliding[- ]window|\blocal(?:ised|ized)? (?:self-)?attention|\bwindowed (?:self-)?attention|\blocal window|\bbanded\b"
-            r"|\bneighbou?rhood attention|\bblock-?local|\bonly to (?:its )?(?:near|neighbou?r)|\bsees? \S+ \w+ (?:to|on) (?:each|either) side",
-        ),
-        (
-            What.PREFIX,
-            True,
-            r"\bprefix (?:encoder|mask|lm|language|attention)|\bprefix is (?:seen|visible)|\bbidirectional prefix\b",
-        ),
-        (
-            What.SHARED,
-            True,
-            r"\bshar(?:e|es|ed|ing) (?:their |its |the )?(?:same )?(?:weights?|parameters?)\b|\bas in albert\b|\buniversal transformer\b"
-            r"|\b(?:one|same|single) (?:layer|block)\b[^.]{0,40}\b(?:shared|reused|repeated|applied|run) ?(?:again|several|many|repeatedly|\w+ times|depth)?"
-            r"|\blayers? (?:is |are )?shared\b|\bshared (?:layer|block|on purpose|across layers|by all layers|between layers)|\bweight[- ](?:sharing|tied)\b",
-        ),
-        (What.FROZEN, True, r"\bfrozen\b|\bnot trained\b|\bkept fixed\b|\bnon-?trainable\b|\bfreezes?\b"),
-        (
-            What.NO_POSITIONS,
-            True,
-            r"\b(?:order|permutation)[- ](?:in|equi)variant|\border[- ](?:free|blind)|\bset (?:encoder|transformer)\b|\bunordered\b|\bset of \w+ in\b"
-            r"|\bno positions?\b|\bno position(?:al)? (?:embedd|encod|inform)\w+|\bwithout (?:any )?position\w*|\border (?:does|do) not matter|\bignores? (?:the )?order\b",
-        ),
-        (
-            What.LEFT_PADDING,
-            True,
-            r"\bleft[- ]padd(?:ed|ing)|\bpads?(?:ded|ding)? on the left|\bpadding (?:is )?on (?:the left|either side)",
-        ),
-        (What.HALF, True, r"\.half\(\)|\b(?:b?float16|[fb]p?16)\b|\bhalf precision|\bmixed precision|\bautocast\b"),
-    )
+# (what, value): phrases that say so, as regular expressions
+_SAYS: dict[tuple[What, bool], tuple[str, ...]] = {
+    (What.CAUSAL, True): (
+        r"causal(?:ly)?|auto-?regressive|left[- ]to[- ]right|uni-?directional|decoder[- ]only",
+        r"only (?:sees?|attends? to|looks? at) (?:the )?(?:past|earlier|previous)",
+        r"cannot (?:see|look at) (?:the )?(?:future|later)",
+    ),
+    (What.CAUSAL, False): (r"bi-?directional(?:ly)?|in both directions",),
+    (What.WINDOW, True): (
+        r"sliding[- ]window|local window|banded|block-?local|neighbou?rhood attention",
+        r"(?:local(?:ised|ized)?|windowed) (?:self-)?attention",
+        r"only to (?:its )?(?:near|neighbou?r)\w*|sees? \S+ \w+ (?:to|on) (?:each|either) side",
+    ),
+    (What.PREFIX, True): (
+        r"prefix (?:encoder|mask|lm|language|attention)|prefix is (?:seen|visible)|bidirectional prefix",
+    ),
+    (What.SHARED, True): (
+        r"shar(?:e|es|ed|ing) (?:their |its |the )?(?:same )?(?:weights?|parameters?)|weight[- ](?:sharing|tied)",
+        r"(?:one|same|single) (?:layer|block)[^.]{0,40}(?:shared|reused|repeated|applied|run)(?: again| several| many|\b)",
+        r"layers? (?:is |are )?shared|shared (?:layer|block|on purpose|across layers|by all layers|between layers)",
+        r"as in albert|universal transformer",
+    ),
+    (What.FROZEN, True): (r"frozen|not trained|kept fixed|non-?trainable|freezes?",),
+    (What.NO_POSITIONS, True): (
+        r"(?:order|permutation)[- ](?:in|equi)variant|order[- ](?:free|blind)|order (?:does|do) not matter",
+        r"set (?:encoder|transformer)|unordered|set of \w+ in|ignores? (?:the )?order",
+        r"no positions?|no position(?:al)? (?:embedd|encod|inform)\w+|without (?:any )?position\w*",
+    ),
+    (What.LEFT_PADDING, True): (
+        r"left[- ]padd(?:ed|ing)|pads?(?:ded|ding)? on the left|padding (?:is )?on (?:the left|either side)",
+    ),
+    (What.HALF, True): (r"half precision|mixed precision|autocast|half\(\)|b?float16(?:\(\))?|[fb]p?16",),
+}
+_PHRASES = tuple(
+    (what, value, re.compile(rf"\b(?:{'|'.join(phrases)})(?!\w)", re.IGNORECASE))
+    for (what, value), phrases in _SAYS.items()
 )
+_BIDIRECTIONAL_PREFIX = re.compile(r"\bprefix\b", re.IGNORECASE)
 _NEGATED = re.compile(
     r"\b(?:not|no|non|never|without|instead of|unlike|isn't|rather than|neither|nor)\b[\s-]*(?:\w+[\s-]+){0,2}$",
     re.IGNORECASE,
 )
 # A sentence with one of these mentions a possibility or something else, it does not say what this class is.
 _CONDITIONAL = re.compile(
-    r"\b(?:if|when|whether|optional(?:ly)?|can be|could be|may be|might|unless|e\.g\.|for example|see also|compare|such as|either)\b"
-    r"|\bdecoders?\b(?![- ]only)|\bgenerator\b",
+    r"\b(?:if|when|whether|optional(?:ly)?|can be|could be|may be|might|unless|e\.g\.|for example|see also|compare|"
+    r"such as|either)\b|\bdecoders?\b(?![- ]only)|\bgenerator\b",
     re.IGNORECASE,
 )
 
@@ -309,7 +304,7 @@ def _head(doc: str) -> str:
 
 def _declared_in(sentence: str, where: str, model: nn.Module) -> Iterator[Declared]:
     said = " ".join(sentence.split())
-    prefixed = _PHRASES[3][2].search(said) is not None
+    prefixed = _BIDIRECTIONAL_PREFIX.search(said) is not None
     for what, value, pattern in _PHRASES:
         match = pattern.search(said)
         if match is None or (what is What.CAUSAL and not value and prefixed):

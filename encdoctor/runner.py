@@ -14,7 +14,7 @@ from encdoctor.intent import Intent, read_intent
 from encdoctor.isolation import heartbeat
 from encdoctor.lab.binding import bind
 from encdoctor.lab.intervene import treatment
-from encdoctor.lab.lab import Broken, Lab, NotMeasured, untouched
+from encdoctor.lab.lab import A_FORWARD, Broken, Lab, NotMeasured, untouched
 from encdoctor.lab.planner import left_out, needed, plan
 from encdoctor.limits import CALLS_RAISING
 from encdoctor.model import (
@@ -37,8 +37,6 @@ from encdoctor.options import Options
 from encdoctor.registry import Check
 from encdoctor.target import Loaded
 
-# What settles a check that found no forward to measure.
-A_FORWARD = "a forward that runs"
 # How many suspects have their fixes tried; the rest is reported untried, and the report says so.
 TRIED_AT_MOST = 8
 
@@ -71,7 +69,13 @@ def examine(loaded: Loaded, options: Options, checks: Mapping[str, Check]) -> Ta
             on_enter=heartbeat,
             rebuild=loaded.rebuild,
         )
-        return _judge(loaded, options, checks, lab)
+        try:
+            report = _judge(loaded, options, checks, lab)
+        finally:
+            lab.give_back()
+        if lab.custody is not None:
+            report.capped.append("the model cannot be copied: it was run in place, in its own dtype, and restored")
+        return report
 
 
 def _judge(loaded: Loaded, options: Options, checks: Mapping[str, Check], lab: Lab) -> TargetReport:
@@ -122,7 +126,7 @@ def _evaluate(lab: Lab, check: Check, options: Options) -> list[Suspect] | Passe
     except Broken as error:
         return _outcome(check, Outcome.ERRORED, str(error))
     except NotMeasured as reason:
-        return Undecided(str(reason), A_FORWARD)
+        return Undecided(str(reason), reason.settle)
     except Exception as error:  # a faulty check must not take the others along
         return _outcome(check, Outcome.ERRORED, f"the check raised {type(error).__name__}: {error}")
     return [verdict] if isinstance(verdict, Suspect) else verdict

@@ -82,9 +82,7 @@ def digits(steps: int = 1000, seed: int = 0) -> Demonstration:
     torch.manual_seed(seed)
     data = load_digits()
     order = torch.randperm(len(data.target), generator=generator(seed, 0))
-    pixels = (
-        torch.tensor(data.images, dtype=torch.float32)[order, None] / 8 - 1
-    )  # (samples, 1, 8, 8) in [−1, 1]
+    pixels = torch.tensor(data.images, dtype=torch.float32)[order, None] / 8 - 1  # (samples, 1, 8, 8) in [−1, 1]
     labels = torch.tensor(data.target)[order]
     held_out = len(labels) // 5
     patches = PatchEmbedding(image_size=8, patch_size=2, d_model=64, channels=1)
@@ -160,9 +158,7 @@ def contrastive(steps: int = 500, seed: int = 0) -> Demonstration:
     vocab_size = 1500
     passages, _ = documentation(vocab_size, length=128)
     held = torch.arange(len(passages)) % 10 == 0
-    config = EncoderConfig(
-        vocab_size=vocab_size, d_model=64, num_heads=4, num_layers=2, d_ff=256, activation="gelu"
-    )
+    config = EncoderConfig(vocab_size=vocab_size, d_model=64, num_heads=4, num_layers=2, d_ff=256, activation="gelu")
     model = ContrastiveEncoder(Encoder(config))
 
     def cut(ids: Tensor, source: torch.Generator) -> tuple[Tensor, Tensor]:

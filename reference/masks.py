@@ -77,9 +77,7 @@ def check_shape(mask: Tensor, batch: int, heads: int, length: int) -> None:
     """ValueError where a 4-D mask does not broadcast to (B, H, S, S)."""
     wanted = (batch, heads, length, length)
     if any(have not in (1, want) for have, want in zip(mask.shape, wanted, strict=True)):
-        raise ValueError(
-            f"attention_mask, as (B, H, S, S), is {tuple(mask.shape)}: it does not broadcast to {wanted}"
-        )
+        raise ValueError(f"attention_mask, as (B, H, S, S), is {tuple(mask.shape)}: it does not broadcast to {wanted}")
 
 
 def open_empty_rows(mask: Tensor) -> tuple[Tensor, Tensor]:

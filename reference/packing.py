@@ -58,9 +58,7 @@ class PackedEncoder(nn.Module):
             raise ValueError("drop_path skips whole samples, which a packed batch does not tell apart")
         x = encoder.embed(input_ids, inputs_embeds, token_type_ids)
         if len(lengths) != x.shape[0] or not all(1 <= n <= x.shape[1] for n in lengths):
-            raise ValueError(
-                f"lengths must be {x.shape[0]} numbers from 1 to {x.shape[1]}, not {list(lengths)}"
-            )
+            raise ValueError(f"lengths must be {x.shape[0]} numbers from 1 to {x.shape[1]}, not {list(lengths)}")
         patterns = {n: encoder.pattern(x[:1, :n], None) for n in set(lengths)}
         rotation = encoder.rotation(x)
         if rotation is not None:

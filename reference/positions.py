@@ -153,7 +153,5 @@ def score_bias(config: EncoderConfig) -> AlibiBias | RelativeBias | None:
     if config.position == "alibi":
         return AlibiBias(config.num_heads)
     if config.position == "relative":
-        return RelativeBias(
-            config.num_heads, config.relative_buckets, config.relative_max_distance, not config.causal
-        )
+        return RelativeBias(config.num_heads, config.relative_buckets, config.relative_max_distance, not config.causal)
     return None

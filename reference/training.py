@@ -94,9 +94,7 @@ def generator(seed: int, index: int) -> torch.Generator:
 class Trainer:
     """Trains ``model`` on ``batch(0)``, ``batch(1)``, … by ``loss(model, batch)``."""
 
-    def __init__(
-        self, model: nn.Module, loss: Loss, batch: Callable[[int], Batch], config: TrainingConfig
-    ) -> None:
+    def __init__(self, model: nn.Module, loss: Loss, batch: Callable[[int], Batch], config: TrainingConfig) -> None:
         self.model, self.loss, self.batch, self.config = model, loss, batch, config
         self.device = next(model.parameters()).device
         self.optimizer = torch.optim.AdamW(

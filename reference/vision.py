@@ -56,9 +56,7 @@ class PatchEmbedding(nn.Module):
         """(B, C, height, width) → (B, S, D), patches row by row."""
         size = (self.channels, self.image_size, self.image_size)
         if pixel_values.shape[1:] != size:
-            raise ValueError(
-                f"pixel_values must be (B, {', '.join(map(str, size))}), not {tuple(pixel_values.shape)}"
-            )
+            raise ValueError(f"pixel_values must be (B, {', '.join(map(str, size))}), not {tuple(pixel_values.shape)}")
         x: Tensor = self.projection(pixel_values).flatten(2).transpose(1, 2)  # (B, N, D)
         if self.sinusoidal_2d:
             x = x + self.positions(x.shape[-1], x.device).to(x.dtype)

@@ -147,9 +147,7 @@ def encoder_from_torch(source: nn.TransformerEncoder) -> Encoder:
     In training, torch also drops out within the feed-forward network; the paper and this encoder do not.
     """
     layer: Any = source.layers[0]
-    if source.norm is not None and not (
-        isinstance(source.norm, nn.LayerNorm) and source.norm.eps == layer.norm1.eps
-    ):
+    if source.norm is not None and not (isinstance(source.norm, nn.LayerNorm) and source.norm.eps == layer.norm1.eps):
         raise ValueError("the final norm must be a LayerNorm with the layers' eps")
     config = EncoderConfig(
         vocab_size=None,
@@ -189,14 +187,10 @@ def encoder_from_huggingface(source: nn.Module) -> Encoder:
     if theirs.model_type == "vit":
         if not theirs.qkv_bias:
             raise ValueError("a ViT with qkv_bias=False is not supported")
-        patches = PatchEmbedding(
-            theirs.image_size, theirs.patch_size, theirs.hidden_size, channels=theirs.num_channels
-        )
+        patches = PatchEmbedding(theirs.image_size, theirs.patch_size, theirs.hidden_size, channels=theirs.num_channels)
         config = EncoderConfig(vocab_size=None, position="learned", max_length=patches.length, **common)
         return filled(Encoder(config, patches), source, rules)
-    if theirs.model_type == "roformer" and (
-        theirs.rotary_value or theirs.embedding_size != theirs.hidden_size
-    ):
+    if theirs.model_type == "roformer" and (theirs.rotary_value or theirs.embedding_size != theirs.hidden_size):
         raise ValueError("RoFormer with rotary_value, or with an embedding_size of its own, is not supported")
     config = EncoderConfig(
         vocab_size=theirs.vocab_size,

@@ -394,7 +394,8 @@ class ZeroGate(nn.Module):
         self.layer = nn.TransformerEncoderLayer(D, 2, 32)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.gate * self.layer(x)
+        h: Tensor = x + self.gate * self.layer(x)
+        return h
 
 
 @pytest.mark.parametrize(
@@ -560,6 +561,8 @@ def test_no_call(model: type[nn.Module]) -> None:
 
 
 class Counts(Base):
+    calls: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(1))

@@ -78,6 +78,8 @@ def _place(site: Site, mask: MaskAt | None) -> Place:
 
 def _how(wrong: list[tuple[Site, MaskAt | None]]) -> str:
     masks = [mask for _, mask in wrong if mask is not None]
+    if any(mask.covers is Covers.OTHER for site, _ in wrong for mask in site.masks):
+        return ""
     if not masks:
         return ": nothing hides them"
     if masks[0].covers is Covers.PAST:

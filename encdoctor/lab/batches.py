@@ -95,7 +95,7 @@ def make_mask(mask: MaskContract, keep: Tensor, situation: Situation) -> Any:
 
 
 def _lay_out(keep: Tensor, layout: str) -> Tensor:
-    """(B, S) laid out as the letters say: "BS", "SB", "B1S", "1SB", …; in "BSS" and "B1SS" the last axis is the keys'."""
+    """(B, S) laid out as the letters say: "BS", "SB", "B1S", "1SB", …; the last S of "BSS" and "B1SS" is the keys'."""
     if layout.count("S") == 2:
         square = keep[:, None, :].expand(-1, keep.shape[1], -1)
         return square if layout == "BSS" else square[:, None]

@@ -116,7 +116,7 @@ def read_axes(bench: Bench, contract: CallContract, tried: Tried) -> CallContrac
         batch_axis = next((i for i, n in enumerate(first.shape[:2]) if n == BATCH), 0)
         if not contract.batch_first and tried.length != BATCH and first.dim() > 2 and first.shape[1] == BATCH:
             batch_axis = 1
-    longer = next((l for l in contract.lengths_tried[1:]), None)
+    longer = next((n for n in contract.lengths_tried[1:]), None)
     other = bench.attempt(contract, longer) if longer and contract.has_sequence else None
     sequence_axis = _moved_axis(first, other, contract) if other else None
     if sequence_axis == batch_axis:

@@ -15,8 +15,8 @@ from encdoctor.signatures import Argument, Reading, as_mapping, config_objects
 Shape = tuple[str | int, ...]
 
 _WIDTH_NAMES = (
-    "input_size input_dim in_features in_dim d_in feature_size num_features n_features features feat feat_dim num_mel_bins "
-    "n_mels mels num_input_channels in_channels channels d_model model_dim embed_dim hidden_size width dim d size"
+    "input_size input_dim in_features in_dim d_in feature_size num_features n_features features feat feat_dim "
+    "num_mel_bins n_mels mels num_input_channels in_channels channels d_model model_dim embed_dim hidden_size width dim d size"
 ).split()
 _IMAGE_NAMES = "image_size img_size input_resolution resolution image_height size height input_size".split()
 _CHANNEL_NAMES = "num_channels in_channels in_chans channels n_channels c".split()
@@ -167,13 +167,13 @@ def _widths(model: nn.Module, sizes: Mapping[str, int]) -> list[int]:
 
 def _takes(module: nn.Module) -> int | None:
     if isinstance(module, nn.Linear):
-        return module.in_features
+        return int(module.in_features)
     if isinstance(module, nn.Conv1d) or (isinstance(module, nn.Conv2d) and module.in_channels > 4):
-        return module.in_channels
+        return int(module.in_channels)
     if isinstance(module, nn.MultiheadAttention):
-        return module.embed_dim
+        return int(module.embed_dim)
     if isinstance(module, nn.RNNBase):
-        return module.input_size
+        return int(module.input_size)
     if isinstance(module, nn.LayerNorm):
         return int(module.normalized_shape[-1])
     return None

@@ -148,7 +148,8 @@ def pad_id_in(text: str) -> int | None:
     """The id that a text calls padding: "0 = padding", "pad id is 3", "padded with 0"."""
     patterns = (
         r"(?<![\w.,-])(\d+)\W{0,3}\s*(?:=|==|is|as|for|marks|means|:|stands for)\s*(?:the |a )?[`*]*pad",
-        r"\bpad(?:ding)?[ _-]*(?:token[ _-]*)?(?:id|idx|index|symbol|value)?[ _]*(?:id|idx)?[`*]*\s*(?:is|=|:|are|\()\s*[`*]*(\d+)",
+        r"\bpad(?:ding)?[ _-]*(?:token[ _-]*)?(?:id|idx|index|symbol|value)?[ _]*(?:id|idx)?[`*]*"
+        r"\s*(?:is|=|:|are|\()\s*[`*]*(\d+)",
         r"\bpadded[^.;]{0,20}? with (?:id )?(\d+)",
     )
     for pattern in patterns:
@@ -160,8 +161,7 @@ def pad_id_in(text: str) -> int | None:
 _KINDS: tuple[tuple[InputKind, str], ...] = (
     (
         InputKind.IDS,
-        r"\b(?:(?:token|word|input|vocabulary|category|piece)[ _]?)?(?:ids?|indices)\b|LongTensor|IntTensor|\bint(?:32|64)?\b|\blong\b"
-        r"|\bintegers?\b|\btoken indices\b",
+        r"\b(?:\w+[ _])?(?:ids?|indices)\b|LongTensor|IntTensor|\bint(?:32|64)?\b|\blong\b|\bintegers?\b",
     ),
     (InputKind.PIXELS, r"\bimages?\b|\bpixels?\b|\bpictures?\b|\bphotos?\b"),
     (InputKind.AUDIO, r"\bwave(?:form)?s?\b|\braw (?:audio|speech|samples)\b|\baudio samples\b"),

@@ -27,6 +27,7 @@ from encdoctor.contract import CallContract
 from encdoctor.evidence.runs import Raised
 from encdoctor.intent import Intent
 from encdoctor.lab.batches import Call, make_call
+from encdoctor.lab.custody import Custody
 from encdoctor.lab.outputs import canonical, pick
 from encdoctor.lab.situations import FULL, PADDED, Situation
 from encdoctor.lab.trace import CONTENT, MASK, Edit, ModulePath, Trace, Tracer, find_place
@@ -53,8 +54,15 @@ class Ran:
         return self.output
 
 
+A_FORWARD = "a forward that runs"
+
+
 class NotMeasured(Exception):
-    """Evidence could not be gathered; the text says why."""
+    """Evidence could not be gathered; the text says why, `settle` what would settle it."""
+
+    def __init__(self, reason: str, settle: str = A_FORWARD) -> None:
+        super().__init__(reason)
+        self.settle = settle
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,7 @@ class Lab:
         self.treatment = treatment or Treatment()
         self.contract = self.treatment.contract or contract
         self.device, self.seed, self.on_enter, self.rebuild = device, seed, on_enter, rebuild
+        self.custody: Custody | None = None
         self.passes: Counter[str] = Counter()
         self._models: dict[str, nn.Module] = {}
         self._runs: dict[Situation, Ran] = {}
@@ -124,28 +133,59 @@ class Lab:
         """A copy of the model in `dtype`, in eval mode, made once."""
         if dtype not in self._models:
             model = self.fresh()
-            if dtype != "native":
-                model = model.to(getattr(torch, dtype))
-            self._models[dtype] = model
+            if self.custody is not None and dtype != self.own_dtype:
+                raise NotMeasured(
+                    "the model cannot be copied, so it is run in its own dtype only",
+                    "a class or factory, or a model that copy.deepcopy can copy",
+                )
+            self._models[dtype] = model.to(getattr(torch, dtype))
         return self._models[dtype]
 
     def fresh(self) -> nn.Module:
-        """A copy of the model as it was given, in eval mode, for use that changes it."""
-        with _quiet():
-            try:
-                model = copy.deepcopy(self.model)
-            except Exception as error:
-                raise NotMeasured(f"the model cannot be copied: {_last_line(error)}") from error
-        model = model.to(self.device).eval()
+        """A copy of the model as it was given, in eval mode, for use that changes it.
+
+        What cannot be copied is built again, from a class or factory; an instance is run in place, under custody.
+        """
+        with quiet():
+            model = self._copied().to(self.device).eval()
         if self.treatment.prepare is not None:
             self.treatment.prepare(model)
         return model
+
+    def _copied(self) -> nn.Module:
+        if self.custody is None:
+            try:
+                return copy.deepcopy(self.model)
+            except Exception:
+                rebuilt = self._rebuilt()
+                if rebuilt is not None:
+                    return rebuilt
+                self.custody = Custody(self.model)
+        self.custody.restore()
+        return self.model
+
+    def _rebuilt(self) -> nn.Module | None:
+        try:
+            model = self.rebuild() if self.rebuild is not None else None
+            if model is not None:
+                model.load_state_dict(self.model.state_dict())
+        except Exception:
+            return None
+        return model
+
+    def give_back(self) -> None:
+        """Restores a model that was run in place."""
+        if self.custody is not None:
+            self.custody.restore()
 
     @functools.cached_property
     def dtype(self) -> str:
         """float64 where an unpadded batch runs in it and comes out finite, else the model's own."""
         for dtype in ("float64", self.own_dtype):
-            ran = self.run(replace(self.full, dtype=dtype))
+            try:
+                ran = self.run(replace(self.full, dtype=dtype))
+            except NotMeasured:  # cannot be copied, so not converted
+                continue
             if ran.output is not None and bool(torch.isfinite(ran.output).all()):
                 return dtype
         return self.own_dtype
@@ -261,6 +301,7 @@ class Lab:
                 self._evidence[kind] = Broken(kind.__name__, error)
             finally:
                 self._gathering.pop()
+                self.give_back()
         found = self._evidence[kind]
         if isinstance(found, Exception):
             raise found
@@ -285,7 +326,7 @@ class Lab:
             treatment=treatment.over(self.treatment),
             rebuild=self.rebuild,
         )
-        lab.passes = self.passes
+        lab.passes, lab.custody = self.passes, self.custody
         lab._gathering = ["trial"]
         return lab
 
@@ -294,7 +335,7 @@ class Lab:
     @contextlib.contextmanager
     def _conditions(self, situation: Situation) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_quiet())
+            stack.enter_context(quiet())
             torch.manual_seed(self.seed + situation.seed)
             if not situation.fast_path:
                 stack.enter_context(slow_attention())
@@ -379,7 +420,8 @@ def slow_attention() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """Without the warnings that the user's code raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -40,7 +40,7 @@ class ExplicitAttention(nn.Module):
         scores = self.scores(q, k)
         if keep is not None:
             scores = self.mask_scores(scores, keep)
-        return self.out(self.merge_heads(self.mix(self.weigh(scores), v)))
+        return self.out(self.merge_heads(self.mix(self.weigh(scores, keep), v)))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.split_heads(self.query(x)), self.split_heads(self.key(x)), self.split_heads(self.value(x))
@@ -55,7 +55,7 @@ class ExplicitAttention(nn.Module):
     def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
         return scores.masked_fill(~keep[:, None, None, :], torch.finfo(scores.dtype).min)
 
-    def weigh(self, scores: Tensor) -> Tensor:
+    def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
         return scores.softmax(-1)
 
     def mix(self, weights: Tensor, v: Tensor) -> Tensor:

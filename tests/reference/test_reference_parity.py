@@ -183,9 +183,7 @@ def test_unsupported_sources_say_so() -> None:
 
 
 def test_conversion_keeps_mode_and_dtype() -> None:
-    theirs = (
-        nn.TransformerEncoder(nn.TransformerEncoderLayer(D, H), 1, enable_nested_tensor=False).eval().half()
-    )
+    theirs = nn.TransformerEncoder(nn.TransformerEncoderLayer(D, H), 1, enable_nested_tensor=False).eval().half()
     ours = Encoder.from_torch(theirs)
     assert not ours.training
     assert next(ours.parameters()).dtype == torch.float16

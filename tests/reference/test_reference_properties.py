@@ -12,9 +12,7 @@ from torch import Tensor
 from encdoctor.reference import Encoder, EncoderConfig, PackedEncoder, masks
 
 torch.set_num_threads(1)
-EXAMPLES = settings(
-    max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+EXAMPLES = settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 VOCABULARY = 20
 
 
@@ -89,9 +87,7 @@ def test_padding_never_leaks(config: EncoderConfig, batch: tuple[Tensor, Tensor]
     opened = mask[:, None, None]  # the same mask in four dimensions
     assert torch.equal(encoder(ids, opened)[mask], encoder(changed, opened)[mask])
     embeddings = torch.randn(*ids.shape, config.d_model, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(
-        encoder(inputs_embeds=embeddings, attention_mask=mask).sum(), embeddings
-    )
+    (gradient,) = torch.autograd.grad(encoder(inputs_embeds=embeddings, attention_mask=mask).sum(), embeddings)
     assert gradient[~mask].eq(0).all()
 
 
@@ -127,9 +123,7 @@ def test_explicit_equals_sdpa(config: EncoderConfig, batch: tuple[Tensor, Tensor
     first, second = explicit(ids, mask), sdpa(ids, mask)
     assert (first - second).abs().max() < 1e-12
     probe = torch.randn_like(first)
-    pairs = zip(
-        gradients(explicit, (first * probe).sum()), gradients(sdpa, (second * probe).sum()), strict=True
-    )
+    pairs = zip(gradients(explicit, (first * probe).sum()), gradients(sdpa, (second * probe).sum()), strict=True)
     for one, other in pairs:
         assert (one - other).abs().max() < 1e-10 * max(1.0, float(one.abs().max()))
 
@@ -148,9 +142,7 @@ def test_local_equals_dense_window(config: EncoderConfig, batch: tuple[Tensor, T
 
 @EXAMPLES
 @given(configs(), batches(), st.lists(st.integers(1, 12), min_size=4, max_size=4))
-def test_packed_equals_padded(
-    config: EncoderConfig, batch: tuple[Tensor, Tensor], numbers: list[int]
-) -> None:
+def test_packed_equals_padded(config: EncoderConfig, batch: tuple[Tensor, Tensor], numbers: list[int]) -> None:
     ids, _ = batch
     lengths = [min(n, ids.shape[1]) for n in numbers[: ids.shape[0]]]
     mask = masks.from_lengths(torch.tensor(lengths), ids.shape[1])
@@ -166,9 +158,7 @@ def test_packed_equals_padded(
 
 @EXAMPLES
 @given(configs(), batches(), st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]))
-def test_finite_with_gradients(
-    config: EncoderConfig, batch: tuple[Tensor, Tensor], dtype: torch.dtype
-) -> None:
+def test_finite_with_gradients(config: EncoderConfig, batch: tuple[Tensor, Tensor], dtype: torch.dtype) -> None:
     ids, mask = batch
     mask[0] = False  # a fully padded row
     encoder = build(config, dtype)
@@ -183,9 +173,7 @@ def test_finite_with_gradients(
 
 @EXAMPLES
 @given(configs(), batches())
-def test_eval_is_deterministic_and_state_dict_round_trips(
-    config: EncoderConfig, batch: tuple[Tensor, Tensor]
-) -> None:
+def test_eval_is_deterministic_and_state_dict_round_trips(config: EncoderConfig, batch: tuple[Tensor, Tensor]) -> None:
     ids, mask = batch
     encoder = build(replace(config, dropout=0.5, attention_dropout=0.5, drop_path=0.5), torch.float32).eval()
     out = encoder(ids, mask)
@@ -271,9 +259,7 @@ def test_bad_configs_say_what_is_wrong() -> None:
 
 
 def test_bad_inputs_say_what_is_wrong() -> None:
-    encoder = Encoder(
-        EncoderConfig(d_model=8, num_heads=2, num_layers=1, d_ff=8, position="learned", max_length=6)
-    )
+    encoder = Encoder(EncoderConfig(d_model=8, num_heads=2, num_layers=1, d_ff=8, position="learned", max_length=6))
     ids = torch.zeros(2, 5, dtype=torch.long)
     with pytest.raises(ValueError, match=r"7 positions, but the learned table has max_length = 6"):
         encoder(torch.zeros(1, 7, dtype=torch.long))

@@ -23,7 +23,7 @@ class Broken_off_by_one(PlainEncoder):
     """Causal: each token sees itself and what came before."""
 
     class Attention(ExplicitAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(2)
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
@@ -32,7 +32,7 @@ class Broken_triangle_transposed(FusedEncoder):
     is_causal = True
 
     class Attention(FusedAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(-1)
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
@@ -59,7 +59,7 @@ class Sound_strictly_later_keys(PlainEncoder):
     """Causal: each token sees itself and what came before."""
 
     class Attention(ExplicitAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
 
@@ -79,7 +79,7 @@ class Sound_prefix_sees_itself(PlainEncoder):
     prefix_length = 3
 
     class Attention(ExplicitAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
             hidden[:, :3] = False
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)

@@ -25,14 +25,14 @@ def later(length: int) -> Tensor:
 
 class Broken_triangle_added(PlainEncoder):
     class Attention(ExplicitAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             hidden = later(scores.shape[-1])
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
 
 class Broken_lower_half_kept(FusedEncoder):
     class Attention(FusedAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             lower = torch.ones(scores.shape[-2:]).tril() == 1
             scores = torch.where(lower, scores, torch.finfo(scores.dtype).min)  # <- here
             return scores.softmax(-1)
@@ -81,6 +81,6 @@ class Sound_recurrent(Stack):
 
 class Sound_looks_two_steps_ahead(PlainEncoder):
     class Attention(ExplicitAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(3)
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)

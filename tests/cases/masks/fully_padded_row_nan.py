@@ -30,12 +30,10 @@ class Broken_infinity_added(FusedEncoder):
 
 class Broken_odds_divided_by_nothing(PlainEncoder):
     class Attention(ExplicitAttention):
-        def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
-            odds = (scores - scores.amax(-1, keepdim=True)).exp() * keep[:, None, None, :]
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+            odds = (scores - scores.amax(-1, keepdim=True)).exp()
+            odds = odds if keep is None else odds * keep[:, None, None, :]
             return odds / odds.sum(-1, keepdim=True)  # <- here
-
-        def weigh(self, scores: Tensor) -> Tensor:
-            return scores if scores.amin() >= 0 else scores.softmax(-1)
 
 
 class Broken_mean_over_nothing(SdpaEncoder):
@@ -55,7 +53,7 @@ class Sound_rows_zeroed(PlainEncoder):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
             return scores.masked_fill(~keep[:, None, None, :], -torch.inf)
 
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             return scores.softmax(-1).nan_to_num(0.0)
 
 

@@ -67,5 +67,5 @@ class Sound_minus_a_billion_in_float32(PlainEncoder):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
             return scores.float().masked_fill(~keep[:, None, None, :], -1e9)
 
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             return F.softmax(scores, dim=-1).to(self.out.weight.dtype)

@@ -77,14 +77,12 @@ class Sound_mixes_by_fourier_transform(Stack):
         return self.encode(frames, None)
 
 
-class Sound_exponentials_masked(PlainEncoder):
+class Sound_odds_masked(PlainEncoder):
     class Attention(ExplicitAttention):
-        def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
-            odds = (scores - scores.amax(-1, keepdim=True)).exp() * keep[:, None, None, :]
-            return odds / odds.sum(-1, keepdim=True).clamp(min=1e-9)
-
-        def weigh(self, scores: Tensor) -> Tensor:
-            return scores if scores.amin() >= 0 else scores.softmax(-1)
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+            odds = (scores - scores.amax(-1, keepdim=True)).exp()
+            odds = odds if keep is None else odds * keep[:, None, None, :]
+            return odds / odds.sum(-1, keepdim=True).clamp(min=1e-6)
 
 
 class Sound_mask_shared_by_all_layers(SdpaEncoder):

@@ -69,5 +69,5 @@ class Sound_keys_first_throughout(FusedEncoder):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
             return scores.masked_fill(~keep[:, None, :, None], torch.finfo(scores.dtype).min)
 
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             return scores.softmax(-2).transpose(-2, -1)

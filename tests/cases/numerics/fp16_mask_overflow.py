@@ -66,7 +66,7 @@ class Sound_scores_in_float32(FusedEncoder):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
             return scores.float().masked_fill(~keep[:, None, None, :], -1e9)
 
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             return scores.softmax(-1).to(self.out.weight.dtype)
 
 

@@ -35,7 +35,7 @@ class CosineAttention(ExplicitAttention):
 
 class Broken_exponential_of_large_scores(PlainEncoder):
     class Attention(CosineAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             odds = scores.exp()  # <- here
             return odds / odds.sum(-1, keepdim=True)
 
@@ -64,7 +64,7 @@ class Broken_sum_over_time(SequenceFirstEncoder):
 
 class Sound_largest_score_subtracted(PlainEncoder):
     class Attention(CosineAttention):
-        def weigh(self, scores: Tensor) -> Tensor:
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             odds = (scores - scores.amax(-1, keepdim=True)).exp()
             return odds / odds.sum(-1, keepdim=True)
 
