@@ -226,11 +226,12 @@ _SAYS: dict[tuple[What, bool], tuple[str, ...]] = {
         r"only to (?:its )?(?:near|neighbou?r)\w*|sees? \S+ \w+ (?:to|on) (?:each|either) side",
     ),
     (What.PREFIX, True): (
-        r"prefix (?:encoder|mask|lm|language|attention)|prefix is (?:seen|visible)|bidirectional prefix",
+        r"prefix (?:encoder|mask|lm|language|attention)",
+        r"prefix is (?:seen|visible)|bidirectional prefix",
     ),
     (What.SHARED, True): (
         r"shar(?:e|es|ed|ing) (?:their |its |the )?(?:same )?(?:weights?|parameters?)|weight[- ](?:sharing|tied)",
-        r"(?:one|same|single) (?:layer|block)[^.]{0,40}(?:shared|reused|repeated|applied|run)(?: again| several| many|\b)",
+        r"(?:one|same|single) (?:layer|block)[^.]{0,40}(?:shared|reused|repeated|applied|run)\b",
         r"layers? (?:is |are )?shared|shared (?:layer|block|on purpose|across layers|by all layers|between layers)",
         r"as in albert|universal transformer",
     ),

@@ -222,10 +222,20 @@ def _vanishes(treated: Lab, case: Case) -> bool:
 
 def _explain(cases: list[Case]) -> None:
     """A case is explained by one whose confirmed fix makes it go, unless its own fix does the same in turn."""
+    _fold_exceptions(cases)
     for case in sorted(cases, key=lambda c: (-len(c.vanishes), _severity(c).rank, c.suspect.rule.code)):
         for other in case.vanishes:
             if case.explained_by is None and other.explained_by is None and not _explains(other, case):
                 other.explained_by = case
+
+
+def _fold_exceptions(cases: list[Case]) -> None:
+    """One exception is one finding: the rule that knows its text explains the one that only saw it."""
+    raising = [case for case in cases if case.suspect.limit.unit == CALLS_RAISING]
+    named = [case for case in raising if case.check.rule.slug != "forward-fails"]
+    for case in raising:
+        if named and case not in named:
+            case.explained_by = named[0]
 
 
 def _explains(one: Case, other: Case) -> bool:

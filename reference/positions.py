@@ -92,7 +92,10 @@ def alibi_slopes(num_heads: int, device: torch.device) -> Tensor:
 
 
 class AlibiBias(nn.Module):
-    """Score bias −slope · |j − i|: the further a key, the less it counts, alike on both sides."""
+    """Score bias −slope · |j − i|: the further a key, the less it counts, alike on both sides.
+
+    Without a causal mask it tells distances but not directions: a mirrored input gives a mirrored output.
+    """
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()

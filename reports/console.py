@@ -90,7 +90,7 @@ def render_explanation(code: str, rule: RuleText, console: Console) -> None:
 
 def _short(page: _Page, run: Run) -> None:
     for report in run.reports:
-        _verdict(page, report, run.complete)
+        _verdict(page, report)
         for finding, _ in wording.roots(report):
             place = wording.position(finding.where[0]) if finding.where else ""
             head = f"{place}: " if place else ""
@@ -99,7 +99,7 @@ def _short(page: _Page, run: Run) -> None:
 
 def _long(page: _Page, run: Run) -> None:
     for report in run.reports:
-        _verdict(page, report, run.complete)
+        _verdict(page, report)
     several = len(run.reports) > 1
     for report in run.reports:
         if several and report.failure is None:
@@ -109,10 +109,10 @@ def _long(page: _Page, run: Run) -> None:
     _end(page, run)
 
 
-def _verdict(page: _Page, report: TargetReport, complete: bool) -> None:
-    style = _STYLES[wording.standing(report, complete)]
+def _verdict(page: _Page, report: TargetReport) -> None:
+    style = _STYLES[wording.standing(report)]
     reason = f": {one_line(report.failure)}" if report.failure is not None else ""
-    body = page.text((wording.verdict(report, complete), style), reason)
+    body = page.text((wording.verdict(report), style), reason)
     page.hang(page.text((one_line(report.target), "bold"), "  "), body)
 
 

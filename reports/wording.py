@@ -108,7 +108,7 @@ def notes(report: TargetReport) -> list[Root]:
     return [root for root in roots(report) if root.finding.severity is Severity.NOTE]
 
 
-def standing(report: TargetReport, complete: bool = True) -> str:
+def standing(report: TargetReport) -> str:
     """The verdict in one word: error, warning, sound, open (not everything could be judged) or failed."""
     if report.failure is not None:
         return "failed"
@@ -117,22 +117,22 @@ def standing(report: TargetReport, complete: bool = True) -> str:
     outcomes = {result.outcome for result in report.results}
     judged = outcomes & {Outcome.PASSED, Outcome.FAILED}
     unsettled = outcomes & {Outcome.UNDECIDED, Outcome.ERRORED}
-    return "sound" if complete and judged and not unsettled else "open"
+    return "sound" if judged and not unsettled else "open"
 
 
-def verdict(report: TargetReport, complete: bool = True) -> str:
+def verdict(report: TargetReport) -> str:
     """What was found and what stays open, in one line; healthy is only what was judged in full."""
     if report.failure is not None:
         return "could not be judged"
-    return ", ".join(_found(report, complete) + ([] if complete else ["incomplete"]))
+    return ", ".join(_found(report))
 
 
-def _found(report: TargetReport, complete: bool) -> list[str]:
+def _found(report: TargetReport) -> list[str]:
     severities = [root.finding.severity for root in roots(report)]
     counts = [counted(severities.count(level), level) for level in Severity if level in severities]
     if not faults(report):
         judged = any(result.outcome in (Outcome.PASSED, Outcome.FAILED) for result in report.results)
-        healthy = standing(report, complete) == "sound"
+        healthy = standing(report) == "sound"
         counts.insert(0, "healthy" if healthy else "no fault found" if judged else "nothing was judged")
     outcomes = [result.outcome for result in report.results]
     for outcome, said in ((Outcome.UNDECIDED, "undecided"), (Outcome.ERRORED, "could not run")):

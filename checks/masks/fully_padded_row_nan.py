@@ -61,18 +61,34 @@ def check(empty: EmptyRow, attention: AttentionSites | None, intent: Intent) -> 
     return Suspect(
         RULE,
         message=f"a fully padded sample gives NaN: {harm}",
-        cause="every key is hidden with −inf, so the softmax divides 0 by 0"
-        if not foreign
-        else "torch's attention gives NaN where every key is hidden",
+        cause=_cause(empty, foreign),
         measured=float(len(empty.bad_gradients)) if empty.bad_gradients else 1.0,
         limit=FINITE if empty.bad_gradients else OUTPUTS,
         where=places,
-        fix="fill with torch.finfo(scores.dtype).min instead of −inf, or zero such rows after the softmax"
-        if not foreign
-        else "leave one key of a fully padded row visible, e.g. pad & ~pad.all(1, keepdim=True)",
+        fix=_fix(empty, foreign),
         trials=(Trial("finite", keys),) if keys and harmful else (),
         severity=None if harmful and not foreign and not intent.installed else Severity.NOTE,
     )
+
+
+def _cause(empty: EmptyRow, foreign: bool) -> str:
+    if foreign:
+        return "torch's attention gives NaN where every key is hidden"
+    if _by_softmax(empty):
+        return "every key is hidden with −inf, so the softmax divides 0 by 0"
+    return f"nothing is left of the sample, and {empty.first.operation if empty.first else 'a sum'} divides 0 by it"
+
+
+def _fix(empty: EmptyRow, foreign: bool) -> str:
+    if foreign:
+        return "leave one key of a fully padded row visible, e.g. pad & ~pad.all(1, keepdim=True)"
+    if _by_softmax(empty):
+        return "fill with torch.finfo(scores.dtype).min instead of −inf, or zero such rows after the softmax"
+    return "clamp the divisor, e.g. kept.sum(1).clamp(min=1)"
+
+
+def _by_softmax(empty: EmptyRow) -> bool:
+    return empty.first is None or "softmax" in empty.first.operation
 
 
 def _places(empty: EmptyRow, attention: AttentionSites | None) -> tuple[tuple[Place, ...], tuple[str, ...], bool]:
@@ -82,5 +98,5 @@ def _places(empty: EmptyRow, attention: AttentionSites | None) -> tuple[tuple[Pl
     first = empty.first
     if first is None:
         return tuple(site.place for site in sites), keys, True
-    fills = [m.place for site in sites if not site.foreign for m in site.masks]
+    fills = [m.place for site in sites if not site.foreign for m in site.masks] if _by_softmax(empty) else []
     return (first.place, *fills), tuple({first.key, *keys}), first.foreign

@@ -31,8 +31,6 @@ References
 
 from __future__ import annotations
 
-import re
-
 from encdoctor.contract import CallContract
 from encdoctor.evidence.attention import AttentionSites
 from encdoctor.evidence.influence import PaddingInfluence
@@ -42,11 +40,6 @@ from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspec
 
 RULE = Rule("MSK010", "mask-rank-broadcast", Severity.WARNING)
 AXES = Limit(0, "axes of the scores added by masking", "masking changes values, never the number of axes")
-# torch's own words where shapes do not broadcast
-MISMATCH = re.compile(
-    r"must match the (existing )?size|shape of the [23]D attn_mask|is invalid for input of size|"
-    r"Expected key_padd\w+_mask.shape|can't be broadcast|not broadcastable|same number of dimensions"
-)
 
 
 def check(
@@ -97,7 +90,7 @@ def check(
 def _raised_by_mask(contract: CallContract, runs: ForwardRuns) -> Raised | None:
     """What a padded call raised over shapes, where a call without mask, or a square batch, goes through."""
     padded, plain, square = (runs.named(name) for name in ("padded", "plain", "square"))
-    if padded is None or padded.raised is None or not MISMATCH.search(padded.raised.text):
+    if padded is None or padded.raised is None or padded.raised.rule != RULE.slug:
         return None
     others = [tried for tried in (plain, square) if tried is not None and tried.raised is None]
     return padded.raised if others else None

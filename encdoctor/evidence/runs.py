@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from encdoctor.model import Place
+
+# torch's own words, and the rule that they belong to
+KNOWN_TEXTS = (
+    (re.compile(r"view size is not compatible with input tensor's size and stride"), "view-on-noncontiguous"),
+    (
+        re.compile(
+            r"shape of the [23]D attn_mask|Expected key_padd\w+_mask.shape|"
+            r"must match the (existing )?size|is invalid for input of size|same number of dimensions"
+        ),
+        "mask-rank-broadcast",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,11 @@ class Raised:
     def plain(cls, kind: str, text: str) -> Raised:
         """Without a place."""
         return cls(kind, text, (), "")
+
+    @property
+    def rule(self) -> str:
+        """The slug of the rule that names this exception by its text, "" where none does."""
+        return next((slug for pattern, slug in KNOWN_TEXTS if pattern.search(self.text)), "")
 
     @property
     def summary(self) -> str:

@@ -16,7 +16,8 @@ Shape = tuple[str | int, ...]
 
 _WIDTH_NAMES = (
     "input_size input_dim in_features in_dim d_in feature_size num_features n_features features feat feat_dim "
-    "num_mel_bins n_mels mels num_input_channels in_channels channels d_model model_dim embed_dim hidden_size width dim d size"
+    "num_mel_bins n_mels mels num_input_channels in_channels channels d_model model_dim embed_dim hidden_size width "
+    "dim d size"
 ).split()
 _IMAGE_NAMES = "image_size img_size input_resolution resolution image_height size height input_size".split()
 _CHANNEL_NAMES = "num_channels in_channels in_chans channels n_channels c".split()

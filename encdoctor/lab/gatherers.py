@@ -13,6 +13,7 @@ from encdoctor.evidence.learning import TinyFit
 from encdoctor.evidence.modules import ModuleTree
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
 from encdoctor.evidence.runs import ForwardRuns
+from encdoctor.evidence.scores import Scores
 from encdoctor.lab.embeddings import gather_embedding_scale
 from encdoctor.lab.fit import gather_fit
 from encdoctor.lab.gradients import gather_gradients
@@ -21,6 +22,7 @@ from encdoctor.lab.lab import Lab
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.numerics import gather_empty_row, gather_half
 from encdoctor.lab.runs import gather_runs
+from encdoctor.lab.scores import gather_scores
 from encdoctor.lab.sites import gather_attention, gather_unmasked
 
 # In the order in which they run: cheap probes first, training last.
@@ -30,6 +32,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     PaddingInfluence: gather_padding,
     ModuleTree: gather_modules,
     AttentionSites: gather_attention,
+    Scores: gather_scores,
     InfluenceMatrix: gather_matrix,
     UnmaskedSites: gather_unmasked,
     EmbeddingScale: gather_embedding_scale,

@@ -34,6 +34,8 @@ SOFTMAXES = {"_softmax", "_safe_softmax"}
 # An additive mask hides where it lies this far below its maximum: e^-1 is no mask, a position bias stays above it
 # only when it comes from the mask argument; constants must reach the second figure.
 ADDED_FROM_MASK, ADDED_CONSTANT = 1e-12, 1e3
+# What is added to a sum of exponentials against division by zero; more than that changes the weights.
+EPS_BELOW = 1e-3
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,28 @@ def gather_unmasked(lab: Lab) -> UnmaskedSites:
     return UnmaskedSites(tuple(site for _, site in sites_with_nodes(lab, trace)))
 
 
+@dataclass(frozen=True)
+class ScorePath:
+    """One softmax over scores with the contraction that makes them, the steps between (each with the operand that
+    carries the scores), and the contraction that reads the weights."""
+
+    softmax: Node
+    scores: Ref
+    dim: int
+    contraction: Node
+    steps: tuple[tuple[Node, Ref], ...]
+    reader: Node
+
+
+def score_paths(trace: Trace) -> Iterator[ScorePath]:
+    """The way from products to weights at every site, for those who look at the numbers instead of the masks."""
+    users = trace.users()
+    for soft in _softmaxes(trace):
+        found, reader = _find_scores(trace, soft.scores), _reaches_values(trace, users, soft.node)
+        if found is not None and reader is not None:
+            yield ScorePath(soft.node, soft.scores, soft.dim, found.contraction, found.steps, reader)
+
+
 def sites_with_nodes(lab: Lab, trace: Trace) -> Iterator[tuple[Node, Site]]:
     """Each site with the node of its softmax."""
     users = trace.users()
@@ -103,7 +127,7 @@ def _softmaxes(trace: Trace) -> Iterator[_Softmax]:
 def _written_out(trace: Trace, node: Node) -> _Softmax | None:
     """exp(x) / exp(x).sum(dim), with or without the maximum subtracted."""
     above, below = node.refs
-    top, bottom = _through_views(trace, above), _through_views(trace, below)
+    top, bottom = _through_views(trace, above), _without_eps(trace, _through_views(trace, below))
     if top is None or bottom is None or bottom.op != "sum":
         return None
     summed = _through_views(trace, bottom.refs[0])
@@ -121,6 +145,14 @@ def _written_out(trace: Trace, node: Node) -> _Softmax | None:
     if made is not None and base_name(made.op) == "sub":
         scores = made.refs[0]
     return _Softmax(node, scores, dim % scores.tensor.dim())
+
+
+def _without_eps(trace: Trace, node: Node | None) -> Node | None:
+    """The sum below a small number that was added against division by zero."""
+    if node is None or base_name(node.op) not in ("add", "clamp", "clamp_min") or len(node.args) < 2:
+        return node
+    eps = node.args[1]
+    return _through_views(trace, node.refs[0]) if isinstance(eps, int | float) and 0 < eps < EPS_BELOW else node
 
 
 def _through_views(trace: Trace, ref: Ref) -> Node | None:

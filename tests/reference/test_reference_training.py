@@ -1,5 +1,6 @@
 """Heads, images, files, and training that resumes bit for bit."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,7 @@ def test_patches() -> None:
     out = patches(pixels)
     assert out.shape == (3, 10, 8)
     weight, bias = patches.projection.weight.flatten(1), patches.projection.bias
+    assert bias is not None
     corner = pixels[:, :, 2:4, 4:6].flatten(1)  # row 1, column 2: patch 5, after [CLS]
     expected = corner @ weight.T + bias + patches.positions(8, pixels.device)[5].float()
     assert (out[:, 6] - expected).abs().max() < 1e-5
@@ -84,7 +86,7 @@ def test_patches() -> None:
     assert len({tuple(row) for row in table.tolist()}) == 9
     assert torch.equal(table[5, :4], table[3, :4])  # the same row
     assert torch.equal(table[5, 4:], table[8, 4:])  # the same column
-    with pytest.raises(ValueError, match="must be .B, 2, 6, 6."):
+    with pytest.raises(ValueError, match=r"must be \(B, 2, 6, 6\)"):
         patches(pixels[:, :1])
     with pytest.raises(ValueError, match="not divisible by patch_size"):
         PatchEmbedding(image_size=7, patch_size=2, d_model=8)
@@ -175,7 +177,7 @@ def test_schedule() -> None:
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
     assert rates[4] == 1.0
     assert abs(rates[12] - 0.5) < 1e-12
-    assert all(later <= earlier for earlier, later in zip(rates[4:], rates[5:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(rates[4:]))
     assert 0 < rates[-1] < 0.01
 
 

@@ -151,7 +151,7 @@ def test_a_failure_is_one_sentence_and_the_others_are_still_reported() -> None:
     page = printed(samples.crashing(), width=120)
     assert page.startswith(
         "models.py:Encodr  could not be judged: models.py has no class Encodr; did you mean Encoder?\n"
-        "models.py:SoundEncoder  no fault found, incomplete\n"
+        "models.py:SoundEncoder  healthy\n"
     )
     assert "passed     8 checks" in page
     assert "The run was stopped early: this report is incomplete.\n" in page

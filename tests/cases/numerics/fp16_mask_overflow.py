@@ -22,11 +22,10 @@ class Broken_minus_a_billion(PlainEncoder):
             return scores.masked_fill(~keep[:, None, None, :], -1e9)  # <- here
 
 
-class Broken_zero_times_infinity(FusedEncoder):
+class Broken_full_of_minus_a_billion(FusedEncoder):
     class Attention(FusedAttention):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
-            hidden = 1.0 - keep[:, None, None, :].to(scores.dtype)
-            return scores + hidden * -1e9  # <- here
+            return torch.where(keep[:, None, None, :], scores, torch.full_like(scores, -1e9))  # <- here
 
 
 class Broken_constant_registered(FusedEncoder):
@@ -51,7 +50,7 @@ class Broken_bias_for_the_kernel(SdpaEncoder):
 
 class Broken_bias_for_torch(WrappedEncoder):
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        bias = padding.to(x.dtype) * -1e9  # <- here
+        bias = torch.zeros_like(padding, dtype=x.dtype).masked_fill(padding, -1e9)  # <- here
         return self.encoder(x, src_key_padding_mask=bias)
 
 

@@ -17,17 +17,6 @@ from encdoctor.cases.bases import (
 )
 
 
-class HandNorm(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight, self.bias = nn.Parameter(torch.ones(WIDTH)), nn.Parameter(torch.zeros(WIDTH))
-
-    def forward(self, x: Tensor) -> Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        variance = centred.pow(2).mean(-1, keepdim=True)  # <- here
-        return self.weight * centred * torch.rsqrt(variance + 1e-5) + self.bias
-
-
 class CosineAttention(ExplicitAttention):
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         return F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * 40.0
@@ -37,16 +26,13 @@ class Broken_exponential_of_large_scores(PlainEncoder):
     class Attention(CosineAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             odds = scores.exp()  # <- here
-            return odds / odds.sum(-1, keepdim=True)
+            return odds / odds.sum(-1, keepdim=True).clamp(min=1e-6)
 
 
 class Broken_squares_of_raw_samples(FusedEncoder):
-    def make_parts(self) -> None:
-        super().make_parts()
-        self.input_norm = HandNorm()  # <- in input_norm
-
     def embed(self, frames: Tensor) -> Tensor:
-        return super().embed(self.input_norm(frames * 2**10))
+        power = (frames * 2**10).square()  # <- here
+        return super().embed(power / power.sum(-1, keepdim=True))
 
 
 class Broken_eps_rounded_to_zero(LengthsEncoder):
@@ -56,10 +42,9 @@ class Broken_eps_rounded_to_zero(LengthsEncoder):
         return super().embed(volts / torch.sqrt(power + 1e-12))  # <- here
 
 
-class Broken_sum_over_time(SequenceFirstEncoder):
+class Broken_softplus_by_hand(SequenceFirstEncoder):
     def embed(self, frames: Tensor) -> Tensor:
-        energy = (100 * frames).square().sum(-1, keepdim=True)  # <- here
-        return super().embed(100 * frames / energy.sqrt())
+        return super().embed(torch.log1p((16 * frames).exp()))  # <- here
 
 
 class Sound_largest_score_subtracted(PlainEncoder):
@@ -71,8 +56,8 @@ class Sound_largest_score_subtracted(PlainEncoder):
 
 class Sound_squares_in_float32(FusedEncoder):
     def embed(self, frames: Tensor) -> Tensor:
-        raw = (frames * 2**10).float()
-        return super().embed((raw * torch.rsqrt(raw.pow(2).mean(-1, keepdim=True) + 1e-5)).to(frames.dtype))
+        power = (frames * 2**10).float().square()
+        return super().embed((power / power.sum(-1, keepdim=True)).to(frames.dtype))
 
 
 class Sound_norm_of_torch(FusedEncoder):
@@ -82,6 +67,17 @@ class Sound_norm_of_torch(FusedEncoder):
 
     def embed(self, frames: Tensor) -> Tensor:
         return super().embed(self.input_norm(frames * 2**10))
+
+
+class HandNorm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(WIDTH)), nn.Parameter(torch.zeros(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        variance = centred.pow(2).mean(-1, keepdim=True)
+        return self.weight * centred * torch.rsqrt(variance + 1e-5) + self.bias
 
 
 class Sound_hand_written_norm(PlainEncoder):

@@ -1,0 +1,118 @@
+"""How large attention scores are made, and whether the weights behind them are shares of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from encdoctor.model import Place
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """One multiplication of q, k or their product by a plain number. `by_torch`: inside fused attention."""
+
+    factor: float
+    place: Place
+    by_torch: bool = False
+
+
+@dataclass(frozen=True)
+class ScoreSite:
+    """One softmax over q·kᵀ.
+
+    `scale` is score/(q·k), read off the operations between the projections and the softmax and confirmed by their
+    tensors; None where that failed (`why`). `learned` tells that a parameter scales too, `normalised` that q or k have
+    constant length. `q`, `k`, `v` are root mean squares before scaling, `spread` the standard deviation of the scores.
+    `after` is a plain factor on the weights behind the softmax. `varies`: the scale changes with the length.
+    """
+
+    key: str
+    operand: str
+    place: Place
+    scores_place: Place
+    foreign: bool
+    heads: int
+    head_dim: int
+    scale: float | None
+    why: str
+    scalings: tuple[Scaling, ...]
+    learned: bool
+    normalised: bool
+    q: float
+    k: float
+    v: float
+    spread: float
+    after: float = 1.0
+    varies: bool = False
+
+    @property
+    def predicted(self) -> float:
+        """The scores' standard deviation for q and k of unit variance; 1 is what 1/√head_dim is for."""
+        return abs(self.scale or 0.0) * sqrt(self.head_dim)
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but plain numbers decides how large the scores are, and nothing makes up for them."""
+        excused = self.learned or self.normalised or self.varies or self.folded
+        return self.scale is not None and not excused
+
+    @property
+    def folded(self) -> bool:
+        """Whether q and k are kept small against v by their weights, as T5 does instead of dividing."""
+        return self.q * self.k < FOLDED * self.v**2 / sqrt(self.head_dim)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """All sites in the order they run. `declared` quotes where the source declares another scale (µP)."""
+
+    sites: tuple[ScoreSite, ...]
+    declared: str = ""
+
+
+@dataclass(frozen=True)
+class WeightRows:
+    """What the attention weights sum to at one site, in eval and without padding.
+
+    `over_keys` is the typical sum over the axis that the values are contracted over, `worst_key` the one farthest from
+    1; `over_other` the sum over the softmax's own axis. `twice` is the line of a softmax that fed this one; `scaled` the
+    plain factor behind the softmax; `learned` tells that something learned or read from the input comes between.
+    """
+
+    key: str
+    place: Place
+    foreign: bool
+    over_keys: float
+    worst_key: float
+    over_own: float
+    scaled: float
+    learned: bool
+    twice: Place | None = None
+    culprit: Place | None = None
+
+
+@dataclass(frozen=True)
+class PoolWeights:
+    """A softmax over an axis on which it cannot choose, whose weights then sum over the sequence.
+
+    `size` is the length of the softmax's axis, `axis` says which it is.
+    """
+
+    key: str
+    place: Place
+    foreign: bool
+    size: int
+    axis: str
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """Weights of all sites and pools."""
+
+    sites: tuple[WeightRows, ...]
+    pools: tuple[PoolWeights, ...]
+
+
+# T5 initialises q by a further head_dim^-½. Twice that is still folded, while nn.Linear and Xavier give q, k and v alike.
+FOLDED = 2.0

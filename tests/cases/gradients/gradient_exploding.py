@@ -1,0 +1,82 @@
+"""Streams that amplify every small change, and gradients that are large for a harmless reason."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from encdoctor.cases.bases import (
+    WIDTH,
+    ExplicitAttention,
+    FusedEncoder,
+    PlainEncoder,
+    PostNormLayer,
+    PreNormLayer,
+    SdpaEncoder,
+    TorchEncoder,
+    WrappedEncoder,
+)
+
+
+class Sine(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(30 * x)
+
+
+class Broken_sines_with_the_wrong_start(SdpaEncoder):
+    class Layer(PreNormLayer):
+        def make_feed(self) -> nn.Module:
+            parts = [nn.Sequential(nn.Linear(WIDTH, WIDTH), Sine()) for _ in range(3)]
+            return nn.Sequential(*parts)
+
+        def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
+            return self.feed(x + self.attention(x, keep))  # <- in layers.*
+
+
+class Broken_weights_of_unit_variance(PlainEncoder):
+    class Layer(PostNormLayer):
+        def make_feed(self) -> nn.Module:
+            parts = [nn.Linear(WIDTH, WIDTH) for _ in range(4)]
+            for part in parts:
+                nn.init.normal_(part.weight, std=4.0)
+            return nn.Sequential(*(nn.Sequential(part, nn.Tanh()) for part in parts))
+
+        def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
+            return self.feed(x + self.attention(x, keep))  # <- in layers.*
+
+
+class Broken_angles_wrapped(FusedEncoder):
+    def embed(self, frames: Tensor) -> Tensor:
+        x = super().embed(frames)
+        for _ in range(3):
+            x = torch.sin(50 * x)  # <- here
+        return x
+
+
+class Broken_squash_before_torch(WrappedEncoder):
+    def embed(self, ids: Tensor) -> Tensor:
+        return torch.cos(1e4 * super().embed(ids))  # <- here
+
+
+class Sound_small_vectors_before_a_norm(PlainEncoder):
+    def embed(self, ids: Tensor) -> Tensor:
+        return super().embed(ids) * 1e-4
+
+
+class Sound_large_weights_behind_a_norm(TorchEncoder):
+    class Layer(PostNormLayer):
+        def make_feed(self) -> nn.Module:
+            feed = nn.Linear(WIDTH, WIDTH)
+            nn.init.normal_(feed.weight, std=4.0)
+            return feed
+
+
+class Sound_twelve_layers_before_the_norm(FusedEncoder):
+    def make_layers(self) -> nn.ModuleList:
+        return nn.ModuleList([self.Layer(self.Attention()) for _ in range(12)])
+
+
+class Sound_peaked_attention(PlainEncoder):
+    class Attention(ExplicitAttention):
+        def scores(self, q: Tensor, k: Tensor) -> Tensor:
+            return 4 * super().scores(q, k)
