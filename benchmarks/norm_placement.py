@@ -1,8 +1,9 @@
 """Pre-norm and post-norm, 12 layers deep, trained without warm-up: each layer's gradient, and both losses.
 
-Post-norm puts a norm on the residual path itself, so that at the start the gradient is large near the output
-and small near the input, and a full learning rate from the first step on can end the training before it
-begins (Xiong et al. 2020). The task, with nothing to download: masked words of Python's documentation.
+Post-norm puts a norm on the residual path itself: at the start the gradients near the output are larger than
+pre-norm's, which shrink with depth, and a full learning rate from the first step on can throw the training
+onto a plateau (Xiong et al. 2020). The task, with nothing to download: hidden words of Python's
+documentation. A loss near the words' entropy means that only their frequencies were learned.
 
 Run ``python benchmarks/norm_placement.py [--steps N] [--layers N] [--plot FILE]``.
 """
@@ -21,7 +22,7 @@ VOCABULARY = 500
 
 @dataclass
 class Run:
-    """One placement's gradient norm for each layer, before the first step, and its losses."""
+    """One placement's gradient norm of each layer's feed-forward network at the start, and its losses."""
 
     gradients: list[float]
     losses: list[float]
@@ -66,10 +67,18 @@ def plot(runs: dict[str, Run], path: str) -> None:
     for name, result in runs.items():
         left.semilogy(range(1, len(result.gradients) + 1), result.gradients, marker="o", label=f"{name}-norm")
         right.plot(result.losses, linewidth=0.8, label=f"{name}-norm")
-    left.set(xlabel="layer", ylabel="gradient norm of the feed-forward network, at the start")
+    left.set(xlabel="layer", ylabel="gradient norm at the start")
     right.set(xlabel="step, no warm-up", ylabel="training loss")
+    right.axhline(entropy(), color="gray", linestyle="--", label="the words' entropy")
     left.legend()
+    right.legend()
     figure.savefig(path)
+
+
+def entropy() -> float:
+    """The loss of predicting by the words' frequencies alone."""
+    _, frequencies = documentation(VOCABULARY, length=32)
+    return torch.special.entr(frequencies).sum().item()
 
 
 def main() -> None:
@@ -92,6 +101,7 @@ def main() -> None:
     for end in sorted({max(options.steps * part // 10, 1) for part in range(1, 11)}):
         pre, post = (sum(r.losses[max(end - 10, 0) : end]) / min(end, 10) for r in runs.values())
         print(f"{end:5d}   {pre:32.3f}   {post:8.3f}")
+    print(f"the words' entropy: {entropy():.3f}")
     plot(runs, options.plot)
     print(f"plot: {options.plot}")
 

@@ -17,3 +17,10 @@ HALF_MAX = Limit(65504.0, "absolute value", "the largest finite float16 (IEEE 75
 
 CALLS_RAISING = "ordinary calls that raise"
 EVERY_CALL_RUNS = Limit(0.0, CALLS_RAISING, "a call that the contract promises has to go through")
+
+POSITIONS_STAY_WHOLE = Limit(
+    0.0,
+    "relative change at other positions under identity attention",
+    "with every weight matrix the identity, a position's content can reach no other: measured exactly 0 on 24 of 24 "
+    "healthy packages with square attention",
+)

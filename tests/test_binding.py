@@ -170,6 +170,57 @@ def test_a_mask_without_effect_and_without_words_is_unknown() -> None:
     assert not mask.certain
 
 
+class Scores(nn.Module):
+    """Attention without heads, or with one axis for them, over scores that a mask is put on."""
+
+    def __init__(self, heads: bool = False) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(40, D)
+        self.project = nn.Linear(D, 3 * D)
+        self.heads = heads
+
+    def put(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return scores.masked_fill(mask == 0, -1e9)
+
+    def attend(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        q, k, v = self.project(self.embed(ids)).chunk(3, -1)
+        if self.heads:
+            q, k, v = (z.unflatten(-1, (2, -1)).transpose(1, 2) for z in (q, k, v))
+        scores = q @ k.mT
+        out = (scores if mask is None else self.put(scores, mask)).softmax(-1) @ v
+        h: Tensor = out.transpose(1, 2).flatten(2) if self.heads else out
+        return h
+
+
+class HeadlessScores(Scores):
+    def forward(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        return self.attend(src, src_mask)
+
+
+class HeadedScores(Scores):
+    def __init__(self) -> None:
+        super().__init__(heads=True)
+
+    def forward(self, src: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.attend(src, mask)
+
+
+class AddedToScores(HeadedScores):
+    def put(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return scores + mask
+
+
+@pytest.mark.parametrize(
+    ("model", "true", "layout"),
+    [(HeadlessScores, "keep", "B1S"), (HeadedScores, "keep", "B11S"), (AddedToScores, "additive", "B11S")],
+)
+def test_masks_that_nobody_documented(model: type[nn.Module], true: str, layout: str) -> None:
+    mask = bound(model()).mask
+    assert mask is not None
+    assert (mask.true, mask.layout) == (true, layout)
+    assert "tried" in mask.why
+
+
 @pytest.mark.parametrize(("model", "pad_id"), [(PadInside, 3), (PadByAttribute, 2), (PadIgnored, 0)])
 def test_pad_id(model: type[nn.Module], pad_id: int) -> None:
     mask = bound(model()).mask
@@ -274,6 +325,25 @@ class FixedLength(nn.Module):
         return h
 
 
+class OneHot(nn.Module):
+    def __init__(self, n_symbols: int = 11) -> None:
+        super().__init__()
+        self.n_symbols = n_symbols
+        self.lift = nn.Linear(n_symbols, D)
+        self.layers = Layers()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        h: Tensor = self.layers(self.lift(nn.functional.one_hot(tokens, self.n_symbols).float()))
+        return h
+
+
+class InBlocks(Floats):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] % 8:
+            raise ValueError("the length must be a multiple of 8")
+        return super().forward(x)
+
+
 class KeywordOnly(Base):
     def forward(self, *, input_ids: Tensor, verbose: bool = False) -> Tensor:
         return self.hidden(input_ids)
@@ -319,6 +389,8 @@ class PassesOn(nn.Module):
         (Vision, "pixels", "img", ("B", 3, 24, 24)),
         (Video, "features", "clip", ("B", 4, 9, 12)),
         (FixedLength, "features", "series", ("B", 20, 3)),
+        (OneHot, "ids", "tokens", ("B", "S")),
+        (InBlocks, "features", "x", ("B", "S", 6)),
         (KeywordOnly, "ids", "input_ids", ("B", "S")),
         (PositionalOnly, "ids", "ids", ("B", "S")),
         (NeedsMore, "ids", "tokens", ("B", "S")),
@@ -337,6 +409,7 @@ def test_inputs(model: type[nn.Module], kind: str, argument: str, shape: tuple[A
 def test_the_vocabulary_is_what_the_ids_index() -> None:
     assert bound(SaysKeep()).vocab == 40
     assert bound(RawWeights()).vocab == 33
+    assert bound(OneHot()).vocab == 11
 
 
 def test_further_arguments() -> None:
@@ -405,6 +478,12 @@ def test_order(model: type[nn.Module], batch_first: bool) -> None:
     contract = bound(model())
     assert contract.batch_first is batch_first
     assert contract.output_axes == ("BSD" if batch_first else "SBD")
+
+
+def test_a_disagreement_is_noted_and_the_documented_order_kept() -> None:
+    contract = bound(SaysBatchFirst())
+    assert contract.batch_first
+    assert "the other way round" in contract.notes[0]
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
@@ -498,6 +577,8 @@ def test_outputs(model: type[nn.Module], path: str, axes: str, offset: int | Non
 def test_the_longest_length_is_tried() -> None:
     assert bound(SaysKeep()).max_length == 50
     assert bound(Floats()).max_length is None
+    assert bound(InBlocks()).max_length is None
+    assert bound(InBlocks()).lengths_tried == (16, 32)
 
 
 # ---- overrides, faults, restoring ----------------------------------------------------------------------------

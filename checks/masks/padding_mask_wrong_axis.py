@@ -43,8 +43,7 @@ RULE = Rule("MSK003", "padding-mask-wrong-axis", Severity.ERROR)
 def check(padding: PaddingInfluence, attention: AttentionSites) -> Verdict:
     if not padding.measured:
         return NotApplicable(padding.why)
-    # where neither moves anything, outputs are not finite and cannot be compared: the sites are all there is
-    if not padding.leaks and padding.on_real > 0:
+    if not padding.leaks:
         return Passed(padding.on_padding)
     wrong = [
         (site, mask)
@@ -59,7 +58,7 @@ def check(padding: PaddingInfluence, attention: AttentionSites) -> Verdict:
         RULE,
         message="the padding mask blanks query rows; keys of padding stay visible",
         cause=f"at {len(wrong)} of {len(attention.sites)} sites the mask varies along the queries, not the keys",
-        measured=padding.on_padding or max(site.on_padding for site, _ in wrong),
+        measured=padding.on_padding,
         limit=PADDING_MOVES_NOTHING,
         where=tuple(dict.fromkeys(place for site, mask in wrong for place in _places(site, mask))),
         fix="give the mask the shape (B, 1, 1, S), so that the sequence lies on the axis of the keys",

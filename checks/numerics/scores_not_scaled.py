@@ -67,7 +67,7 @@ def check(scores: Scores) -> Verdict:
 
 
 def _is_unscaled(site: ScoreSite) -> bool:
-    bare = site.plain and isclose(site.scale or 0.0, 1.0, rel_tol=EXACT) and not site.scalings
+    bare = site.plain and isclose(site.scale or 0.0, 1.0, rel_tol=EXACT) and not site.scaled
     return bare and site.predicted > LARGEST.value
 
 

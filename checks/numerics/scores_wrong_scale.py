@@ -66,7 +66,7 @@ def check(intent: Intent, scores: Scores) -> Verdict:
 
 
 def _is_wrong(site: ScoreSite) -> bool:
-    if not site.plain or not site.scalings or not site.scale:
+    if not site.plain or not site.scaled or not site.scale:
         return False
     return _off(site) >= FACTOR_OFF.value * (1 - EXACT) or _is_model_width(site)
 

@@ -40,15 +40,17 @@ def check(modules: ModuleTree) -> Verdict:
     hidden = [m for m in modules.unregistered if m.parameters]
     if not hidden:
         return Passed()
-    groups: dict[tuple[str, str], list[Unregistered]] = {}
+    # the same line in N equal layers is one fault
+    groups: dict[tuple[str, str, int], list[Unregistered]] = {}
     for module in hidden:
-        groups.setdefault((module.owner, module.held_in), []).append(module)
-    return [_suspect(owner, attribute, group) for (owner, attribute), group in groups.items()]
+        groups.setdefault((module.held_in, module.place.file, module.place.line), []).append(module)
+    return [_suspect(group) for group in groups.values()]
 
 
-def _suspect(owner: str, attribute: str, group: list[Unregistered]) -> Suspect:
+def _suspect(group: list[Unregistered]) -> Suspect:
     count = sum(m.parameters for m in group)
     first = group[0]
+    owner, attribute = first.owner, first.held_in
     held = f"`self.{attribute}`, a plain {first.container}," if attribute else "no registered attribute"
     kind = "nn.ModuleDict" if first.container == "dict" else "nn.ModuleList"
     return Suspect(

@@ -16,6 +16,7 @@ class Covers(StrEnum):
     REAL_KEYS = "real keys"
     PADDED_ROWS = "padded query rows"
     OTHER_SAMPLE = "another sample's padding"
+    SHIFTED = "the padding, shifted"
     FUTURE = "future keys"
     PAST = "past keys"
     BAND = "keys outside a band"
@@ -28,7 +29,8 @@ class Covers(StrEnum):
 class MaskAt:
     """One operation that masks scores.
 
-    `covers` is what it hides; `offset` the diagonal of a causal mask (1: strictly later keys are hidden). `fill` is
+    `covers` is what it hides; `offset` the diagonal of a causal mask (1: strictly later keys are hidden), or by how many
+    keys a padding mask has slipped. `fill` is
     the value that hidden scores get (`how` "fill") or that is added to them ("add"). `rank` is the mask's number of
     axes before broadcasting, `score_rank` the scores'. `grows` tells that masking added axes to the scores. `history` lists
     the lines on which the mask was made, the latest first, and `shaped` the latest on which its axes were laid out.
@@ -53,7 +55,8 @@ class Site:
     """One softmax over scores q·kᵀ.
 
     `on_padding` is the largest weight that a real query gives to a padded key, `on_future` the largest that any
-    query gives to a later key. `scale` is the product of the scalars on the way from q·kᵀ to the softmax, None where
+    query gives to a later key, `on_self` to its own position (None where queries and keys are not the same positions).
+    `blind_samples` counts samples with a head whose real queries see no key at all. `scale` is the product of the scalars on the way from q·kᵀ to the softmax, None where
     it could not be read. `foreign` sites lie inside a torch module. `mask_lost_at` lists the calls, the outermost first,
     that hand the mask no further although their caller has it.
     """
@@ -73,6 +76,8 @@ class Site:
     on_future: float
     after_softmax: tuple[MaskAt, ...] = ()
     over_batch: bool = False
+    on_self: float | None = None
+    blind_samples: int = 0
     mask_lost_at: tuple[Place, ...] = ()
     aligned: bool = True
 

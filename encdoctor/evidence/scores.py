@@ -58,6 +58,11 @@ class ScoreSite:
         return self.scale is not None and not excused
 
     @property
+    def scaled(self) -> bool:
+        """Whether any plain number other than 1 scales."""
+        return any(scaling.factor != 1.0 for scaling in self.scalings)
+
+    @property
     def folded(self) -> bool:
         """Whether q and k are kept small against v by their weights, as T5 does instead of dividing."""
         return self.q * self.k < FOLDED * self.v**2 / sqrt(self.head_dim)
@@ -73,30 +78,33 @@ class Scores:
 
 @dataclass(frozen=True)
 class WeightRows:
-    """What the attention weights sum to at one site, in eval and without padding.
+    """What the attention weights sum to over the keys at one site, in eval and without padding.
 
-    `over_keys` is the typical sum over the axis that the values are contracted over, `worst_key` the one farthest from
-    1; `over_other` the sum over the softmax's own axis. `twice` is the line of a softmax that fed this one; `scaled` the
-    plain factor behind the softmax; `learned` tells that something learned or read from the input comes between.
+    `typical` is the median, `worst` the sum farthest from 1. `axis` names the axis that does sum to 1 where it is
+    another. `factor` is the plain factor behind the softmax, `twice` the line of a second softmax, `altered` that of
+    the last operation between softmax and values that is not a view; `gated` tells that something learned, or a
+    selection, comes between. `other_axes` are those that the softmax could run over instead, the likeliest first.
     """
 
     key: str
+    module: str
     place: Place
     foreign: bool
-    over_keys: float
-    worst_key: float
-    over_own: float
-    scaled: float
-    learned: bool
+    typical: float
+    worst: float
+    axis: str
+    factor: float
+    gated: bool
     twice: Place | None = None
-    culprit: Place | None = None
+    altered: Place | None = None
+    other_axes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class PoolWeights:
     """A softmax over an axis on which it cannot choose, whose weights then sum over the sequence.
 
-    `size` is the length of the softmax's axis, `axis` says which it is.
+    `size` is the length of the softmax's axis, `axis` says which it is, `total` what the weights sum to.
     """
 
     key: str
@@ -104,6 +112,8 @@ class PoolWeights:
     foreign: bool
     size: int
     axis: str
+    total: float
+    other_axes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -113,15 +113,16 @@ def _longest(bench: Bench, contract: CallContract, works: int, sizes: Mapping[st
         return replace(contract, max_length=longest)
     if named:
         return replace(contract, max_length=works)
-    longer = next((n for n in (67, 131) if n > works), 2 * works)
+    step = contract.lengths_tried[0] if contract.settings else 1  # lengths may have to be multiples
+    longer = max(5 * contract.lengths_tried[0], 2 * works)
     if bench.attempt(contract, longer, batch=2).ran:
         return contract
-    return replace(contract, max_length=_bisect(bench, contract, works, longer))
+    return replace(contract, max_length=_bisect(bench, contract, works, longer, step))
 
 
-def _bisect(bench: Bench, contract: CallContract, works: int, fails: int) -> int:
-    while fails - works > 1:
-        middle = (works + fails) // 2
+def _bisect(bench: Bench, contract: CallContract, works: int, fails: int, step: int = 1) -> int:
+    while fails - works > step:
+        middle = works + max(step, (fails - works) // 2 // step * step)
         if bench.attempt(contract, middle, batch=2).ran:
             works = middle
         else:

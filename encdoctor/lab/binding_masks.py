@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from encdoctor.contract import CallContract, InputKind, MaskContract, MaskMeaning
 from encdoctor.lab import binding_words as words
 from encdoctor.lab.binding_candidates import Roles
-from encdoctor.lab.binding_trials import Bench, text_of
+from encdoctor.lab.binding_trials import Bench, Tried, text_of
 from encdoctor.lab.outputs import canonical, pick
 from encdoctor.signatures import Argument, Reading, as_mapping, config_objects
 
 KEEP, DROP = MaskMeaning.KEEP, MaskMeaning.DROP
-_FIXED_NAMES = {
+FIXED_NAMES = {
     "attention_mask": KEEP,
     "key_padding_mask": DROP,
     "src_key_padding_mask": DROP,
@@ -33,10 +33,11 @@ _LEANING = (
     (re.compile(r"pad|block|ignore|drop", re.I), DROP),
 )
 _SQUARE_NAMES = ("mask", "src_mask", "attn_mask", "attn_bias", "attention_bias")
-_LAYOUTS = ("BS", "B11S", "B1S", "BSS", "B1SS", "SB", "1SB", "BS1")
+_LAYOUTS = ("BS", "B1S", "B11S", "BSS", "B1SS", "SB", "1SB", "BS1")
 _PAD_NAMES = (
     "pad_id pad_idx pad_index pad_token_id pad_token padding_idx padding_id padding_index pad pad_value".split()
 )
+_ABOUT_SIZES = re.compile(r"size|shape|dimension|dtype|expand|match", re.I)
 # Real outputs of one sentence with more or less padding differ by rounding alone where padding is honoured.
 _ALIKE = 1e-4
 
@@ -59,7 +60,7 @@ def choose_argument(reading: Reading, roles: Roles, given: Mapping[str, Any]) ->
 
 
 def _rank(argument: Argument, reading: Reading) -> float:
-    score = 4.0 * (argument.name in _FIXED_NAMES) + 1.0 * ("pad" in argument.name)
+    score = 4.0 * (argument.name in FIXED_NAMES) + 1.0 * ("pad" in argument.name)
     score += 3.0 * any(words.meaning_of(d.text) for d in reading.about(argument.name))
     return score + 1.0 * argument.required - 1.0 * (argument.name in _SQUARE_NAMES)
 
@@ -88,8 +89,8 @@ def documented_meaning(reading: Reading, roles: Roles, argument: Argument, given
             for sentence in re.split(r"(?<=[.;])\s|\n\s*\n", re.split(r"\breturns?\b", doc.text, flags=re.I)[0]):
                 if re.search(r"mask|padd", sentence, re.I) and (meaning := words.meaning_of(sentence)):
                     return Meaning(meaning, doc.where, True)
-    if argument.name in _FIXED_NAMES:
-        return Meaning(_FIXED_NAMES[argument.name], "name", True)
+    if argument.name in FIXED_NAMES:
+        return Meaning(FIXED_NAMES[argument.name], "name", True)
     return None
 
 
@@ -142,12 +143,9 @@ def judge(bench: Bench, contract: CallContract, mask: MaskContract, length: int)
     lean = leaning(mask.argument or "")
     if len(works) == 1:
         return replace(mask, true=works[0], why="tried: this way round padding does not count", certain=True)
-    if (
-        not works
-        and mask.dtype == "float"
-        and reads_right(bench, replace(contract, mask=replace(mask, true=MaskMeaning.ADDITIVE)), length)
-    ):
-        return replace(mask, true=MaskMeaning.ADDITIVE, why="tried: works as additive", certain=True)
+    additive = replace(mask, true=MaskMeaning.ADDITIVE, dtype="float")
+    if not works and reads_right(bench, replace(contract, mask=additive), length):
+        return replace(additive, why="tried: added to the scores, it hides padding", certain=True)
     tried = "both ways round work" if works else "neither way round hides padding"
     if lean is not MaskMeaning.UNKNOWN:
         return replace(mask, true=lean, why=f"name, {tried}", certain=False)
@@ -284,14 +282,24 @@ def bind_mask(
 ) -> tuple[MaskContract, str]:
     """The mask to use and what to note: the first variant that runs, or the documented one though it raises."""
     lengths = (length, max(1, length * 7 // 13), max(1, length * 5 // 13))
-    raised = ""
+    expected = None if contract.mask is not None else _shape_of(bench.attempt(contract, length), contract)
+    furthest = (-1, variants[0], "")
     for mask in variants:
         trial = bench.attempt(replace(contract, mask=mask), length, lengths=lengths)
         if trial.error is not None:
-            raised = raised or f"with {mask.argument} forward raises {text_of(trial.error)}"
-        elif raised and explicit:
-            runs = f"it runs with ({', '.join(mask.layout)}) {mask.dtype}"
-            return variants[0], f"{raised}; {runs}"
+            raised = f"with {mask.argument} forward raises {text_of(trial.error)}"
+            # a complaint about sizes refuses the layout; any other comes from behind it
+            got = trial.operations + 1000 * (_ABOUT_SIZES.search(str(trial.error)) is None)
+            if got > furthest[0] and not (explicit and furthest[2]):
+                furthest = (got, mask, raised)
+        elif expected is not None and _shape_of(trial, contract) != expected:
+            continue  # broadcast against an axis that is not the mask's
+        elif furthest[2] and explicit:
+            return variants[0], f"{furthest[2]}; it runs with ({', '.join(mask.layout)}) {mask.dtype}"
         else:
             return mask, ""
-    return variants[0], raised
+    return furthest[1], furthest[2]
+
+
+def _shape_of(trial: Tried, contract: CallContract) -> tuple[int, ...] | None:
+    return tuple(pick(trial.output, contract.output).shape) if trial.ran else None

@@ -24,12 +24,16 @@ def settle_order(
     if given.get("batch_first") is not None:
         return _ordered(contract, bool(given["batch_first"]), "given", True)
     said = _written(bench.original, reading, contract)
-    seen = _behaves(bench, contract, tried.length) if tried.ran and (said is None or not said[2]) else None
+    seen = _behaves(bench, contract, tried.length) if tried.ran else None
+    if said is not None and said[2] and seen not in (None, said[0]):
+        # which of the two is right is not the contract's to say: the batch mixed up may be the fault looked for
+        note = f"{said[1]} says batch {'first' if said[0] else 'second'}, samples behave the other way round"
+        contract = replace(contract, notes=(*contract.notes, note))
     if said is not None and (said[2] or seen is None or seen == said[0]):
         return _ordered(contract, said[0], said[1], said[2] or seen is not None)
     if seen is not None:
         return _ordered(contract, seen, "tried: which samples move together", True)
-    return _ordered(contract, True, "nothing says otherwise", False)
+    return _ordered(contract, contract.batch_first, "nothing says otherwise", False)
 
 
 def _ordered(contract: CallContract, batch_first: bool, why: str, certain: bool) -> CallContract:

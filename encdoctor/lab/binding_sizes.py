@@ -21,6 +21,7 @@ _WIDTH_NAMES = (
 ).split()
 _IMAGE_NAMES = "image_size img_size input_resolution resolution image_height size height input_size".split()
 _CHANNEL_NAMES = "num_channels in_channels in_chans channels n_channels c".split()
+_VOCAB_PARTS = ("vocab", "symbol", "alphabet", "categor")
 _VOCAB_NAMES = (
     "vocab_size vocab n_vocab num_embeddings n_tokens num_tokens ntoken ntokens n_token vocabulary_size symbols".split()
 )
@@ -126,7 +127,8 @@ def known_sizes(model: nn.Module) -> dict[str, int]:
 def vocab_guess(model: nn.Module, sizes: Mapping[str, int]) -> int | None:
     """The vocabulary by name, or the largest embedding table."""
     tables = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
-    return _first_size(sizes, _VOCAB_NAMES) or (max(tables) if tables else None)
+    named = [v for n, v in sizes.items() if any(part in n for part in _VOCAB_PARTS)]
+    return _first_size(sizes, _VOCAB_NAMES) or max(tables, default=0) or max(named, default=0) or None
 
 
 def _first_size(sizes: Mapping[str, int], names: Sequence[str]) -> int | None:

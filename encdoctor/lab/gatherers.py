@@ -10,20 +10,23 @@ from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.gradients import Gradients
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
 from encdoctor.evidence.learning import TinyFit
+from encdoctor.evidence.mixing import SampleCrossing, TokenMixing
 from encdoctor.evidence.modules import ModuleTree
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
 from encdoctor.evidence.runs import ForwardRuns
-from encdoctor.evidence.scores import Scores
+from encdoctor.evidence.scores import AttentionWeights, Scores
+from encdoctor.lab.attention import gather_attention, gather_unmasked
+from encdoctor.lab.attention_weights import gather_weights
 from encdoctor.lab.embeddings import gather_embedding_scale
 from encdoctor.lab.fit import gather_fit
 from encdoctor.lab.gradients import gather_gradients
 from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
 from encdoctor.lab.lab import Lab
+from encdoctor.lab.mixing import gather_crossing, gather_token_mixing
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.numerics import gather_empty_row, gather_half
 from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.scores import gather_scores
-from encdoctor.lab.sites import gather_attention, gather_unmasked
 
 # In the order in which they run: cheap probes first, training last.
 GATHERERS: dict[type, Callable[[Lab], Any]] = {
@@ -33,8 +36,11 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     ModuleTree: gather_modules,
     AttentionSites: gather_attention,
     Scores: gather_scores,
+    AttentionWeights: gather_weights,
     InfluenceMatrix: gather_matrix,
     UnmaskedSites: gather_unmasked,
+    TokenMixing: gather_token_mixing,
+    SampleCrossing: gather_crossing,
     EmbeddingScale: gather_embedding_scale,
     EmptyRow: gather_empty_row,
     HalfPrecision: gather_half,

@@ -16,7 +16,7 @@ from torch import Tensor
 from encdoctor.contract import InputKind
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
 from encdoctor.lab.intervene import disturb_padding
-from encdoctor.lab.lab import Lab, NotMeasured
+from encdoctor.lab.lab import Lab, NotMeasured, Ran
 from encdoctor.lab.situations import Situation
 
 LONGEST_MATRIX = 16
@@ -42,16 +42,26 @@ def gather_padding(lab: Lab) -> PaddingInfluence:
 
 def padding_change(lab: Lab, situation: Situation) -> float:
     """Largest relative change of real outputs when padding's content is another, over two other contents."""
-    base = lab.run(situation).tensor
-    real = real_outputs(lab, base, situation)
-    changes = []
-    for seed in (1, 2):
-        if _padding_is_an_id(lab):
-            other = disturb_padding(lab, situation, seed).run(situation).tensor
-        else:
-            other = lab.run(replace(situation, padding_seed=seed)).tensor
-        changes.append(relative_change(base, other, real))
-    return max(changes)
+    base, others = padding_runs(lab, situation)
+    real = real_outputs(lab, base.tensor, situation)
+    return max(relative_change(base.tensor, other.tensor, real) for other in others)
+
+
+def padding_runs(lab: Lab, situation: Situation) -> tuple[Ran, list[Ran]]:
+    """A run and two that differ from it in padding's content alone, all by the same kernels."""
+    runs = []
+    # where padding is an id, the first run is disturbed as well: an edited run takes the unfused path
+    for seed in (3 if _padding_is_an_id(lab) else 0, 1, 2):
+        treated, changed = with_other_padding(lab, situation, seed)
+        runs.append(treated.run(changed))
+    return runs[0], runs[1:]
+
+
+def with_other_padding(lab: Lab, situation: Situation, seed: int) -> tuple[Lab, Situation]:
+    """The lab and situation in which padding's content is that of `seed`."""
+    if _padding_is_an_id(lab):
+        return disturb_padding(lab, situation, seed), situation
+    return lab, replace(situation, padding_seed=seed)
 
 
 def real_outputs(lab: Lab, output: Tensor, situation: Situation) -> Tensor:

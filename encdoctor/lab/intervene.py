@@ -3,7 +3,7 @@
 A `Trial` of a check is turned into a `Treatment` here. Kinds: `mask_keys` (hide padded keys before the softmax),
 `mask_instead` (in place of what a masking operation did, hide padded keys), `causal_instead` (hide later and padded
 keys), `causal_keys` (the same at the softmax), `flip_mask` (pass the opposite), `scale` (multiply an operation's output), `reshape_views` (reshape where view
-was called), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range).
+was called), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range), `softmax_dim` (softmax over the axis `value`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from encdoctor.contract import MaskMeaning
 from encdoctor.lab.batches import keep_mask
 from encdoctor.lab.cuts import Bypass
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
+from encdoctor.lab.repairs import REPAIRS
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import Edit, Operation
 from encdoctor.model import Trial
+
+MASKING = {"mask_keys", "mask_instead", "causal_keys", "causal_instead"}
 
 
 def treatment(lab: Lab, trial: Trial) -> Treatment:
@@ -33,14 +36,17 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
         return Treatment(function_mode=ReshapeViews)
     if trial.kind == "bypass":
         return Treatment(function_mode=lambda: Bypass(lab.origin, trial.at))
+    if trial.kind in MASKING:
+        from encdoctor.lab.hiding import masking_edit  # reads the layout off runs with other padding, made below
+
+        return Treatment(edits=dict.fromkeys(trial.at, masking_edit(lab, trial.kind)))
+    if trial.kind in REPAIRS:
+        return REPAIRS[trial.kind](lab, trial)
     makers: dict[str, Callable[[Trial], Edit]] = {
-        "mask_keys": lambda t: _mask_keys,
-        "mask_instead": lambda t: _mask_instead,
-        "causal_instead": lambda t: _causal_instead,
-        "causal_keys": lambda t: _causal_keys,
         "float32": lambda t: _in_float32,
-        "scale": lambda t: _scaled(t.value or 1.0),
+        "scale": lambda t: _scaled(1.0 if t.value is None else t.value),
         "finite": lambda t: _finite,
+        "softmax_dim": lambda t: _softmax_over(int(t.value or 0)),
     }
     if trial.kind not in makers:
         raise NotMeasured(f"no intervention is called {trial.kind!r}")
@@ -51,24 +57,18 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
 # ---- edits -----------------------------------------------------------------------------------------------------
 
 
-def _mask_keys(op: Operation) -> Tensor:
-    return torch.softmax(_hide(op.args[0], op.keep), op.args[1]).nan_to_num(0.0)
-
-
-def _mask_instead(op: Operation) -> Tensor:
-    return _hide(_scores_in(op), op.keep).to(op.output.dtype)
-
-
-def _causal_instead(op: Operation) -> Tensor:
-    return _hide_later(_hide(_scores_in(op), op.keep)).to(op.output.dtype)
-
-
-def _causal_keys(op: Operation) -> Tensor:
-    return torch.softmax(_hide_later(_hide(op.args[0], op.keep)), op.args[1])
-
-
 def _scaled(factor: float) -> Edit:
     return lambda op: op.output * factor
+
+
+def _softmax_over(dim: int) -> Edit:
+    def edit(op: Operation) -> Tensor:
+        above: Tensor = op.args[0]
+        if op.function._schema.name.endswith("softmax"):
+            return torch.softmax(above, dim)
+        return above / above.sum(dim, keepdim=True)  # written out: exponentials over their sum
+
+    return edit
 
 
 def _finite(op: Operation) -> Tensor:
@@ -83,34 +83,6 @@ def _in_float32(op: Operation) -> Any:
 
     result = op.function(*map(widen, op.args), **{name: widen(value) for name, value in op.kwargs.items()})
     return result.to(op.output.dtype) if isinstance(result, Tensor) else op.output
-
-
-def _scores_in(op: Operation) -> Tensor:
-    """The scores that a masking operation was given: its largest floating argument."""
-    tensors = [a for a in op.args if isinstance(a, Tensor) and a.is_floating_point()]
-    if not tensors:
-        return op.output
-    largest = max(tensors, key=lambda t: t.numel())
-    return largest.expand(op.output.shape)
-
-
-def _hide_later(scores: Tensor) -> Tensor:
-    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-    return scores.masked_fill(later, torch.finfo(scores.dtype).min)
-
-
-def _hide(scores: Tensor, keep: Tensor) -> Tensor:
-    """Scores (B, …, K), or folded (B·H, Q, K), with keys hidden that are not real."""
-    keys = scores.shape[-1]
-    if keys != keep.shape[1]:
-        extra = keep.new_ones(keep.shape[0], max(keys - keep.shape[1], 0))
-        keep = torch.cat([extra, keep], 1)[:, :keys]
-    if scores.shape[0] != keep.shape[0] and scores.shape[0] % keep.shape[0] == 0:
-        keep = keep.repeat_interleave(scores.shape[0] // keep.shape[0], 0)
-    if scores.shape[0] != keep.shape[0]:
-        return scores
-    shaped = keep.reshape(keep.shape[0], *(1,) * (scores.dim() - 2), keys)
-    return scores.masked_fill(~shaped, torch.finfo(scores.dtype).min)
 
 
 # ---- other treatments ------------------------------------------------------------------------------------------

@@ -247,8 +247,6 @@ class Lab:
                     raw = model(*call.args, **call.kwargs)
             except Exception as error:
                 return Ran(None, self._raised(error, situation, model), call)
-            finally:
-                model.eval()
         try:
             output = canonical(pick(raw, self.contract.output), self.contract.output_axes)
         except (KeyError, IndexError, AttributeError, TypeError) as error:
@@ -258,25 +256,28 @@ class Lab:
     def trace(self, situation: Situation) -> Trace:
         """One recorded forward, math attention, no gradients; remembered. Raised exceptions leave a partial trace."""
         if situation not in self._traces:
-            self.count("trace")
-            model = self.copy_of(situation.dtype)
-            call = make_call(self.contract, situation, self.device)
-            conditions = self._conditions(replace(situation, fast_path=False))
-            with conditions, torch.no_grad(), ModulePath(model, self.origin, self.on_enter) as path:
-                model.train(situation.training)
-                tracer = Tracer(path, self.origin, _taints(call), self.treatment.edits, keep=call.keep)
-                path.on_call = tracer.note_call
-                mode = self.treatment.function_mode
-                try:
-                    with mode() if mode else contextlib.nullcontext(), tracer:
-                        tracer.trace.output = model(*call.args, **call.kwargs)
-                except Exception:
-                    tracer.trace.output = None
-                finally:
-                    model.eval()
-                tracer.trace.unregistered = list(path.unregistered.values())
-            self._traces[situation] = tracer.trace
+            self._traces[situation] = self.record(situation, make_call(self.contract, situation, self.device))
         return self._traces[situation]
+
+    def record(self, situation: Situation, call: Call) -> Trace:
+        """The same for a call made elsewhere; not remembered."""
+        self.count("trace")
+        model = self.copy_of(situation.dtype)
+        conditions = self._conditions(replace(situation, fast_path=False))
+        with conditions, torch.no_grad(), ModulePath(model, self.origin, self.on_enter) as path:
+            model.train(situation.training)
+            tracer = Tracer(path, self.origin, _taints(call), self.treatment.edits, keep=call.keep)
+            path.on_call = tracer.note_call
+            mode = self.treatment.function_mode
+            try:
+                with mode() if mode else contextlib.nullcontext(), tracer:
+                    tracer.trace.output = model(*call.args, **call.kwargs)
+            except Exception:
+                tracer.trace.output = None
+            finally:
+                model.eval()
+            tracer.trace.unregistered = list(path.unregistered.values())
+        return tracer.trace
 
     def count(self, what: str) -> None:
         """Books one pass to the evidence being gathered."""

@@ -29,7 +29,7 @@ DECLARED = re.compile(r"\bmup\b|µp\b|μp\b|maximal update|1\s*/\s*d(_head|_k)?\
 
 
 @dataclass
-class _Way:
+class Way:
     """What happens between a projection and the product: the scalings and whether anything else scales."""
 
     scalings: list[Scaling]
@@ -90,10 +90,10 @@ def _site(trace: Trace, path: ScorePath) -> ScoreSite:
     left, right = operands(trace, path.contraction)
     q, k, after_product = _walk(trace, left), _walk(trace, right), _steps(path)
     scalings = _mark_torch([*q.scalings, *k.scalings], path, left.tensor.shape[-1]) + after_product.scalings
-    product = _product_factor(path.contraction)
-    scale = product * q.factor * k.factor * after_product.factor if product is not None else None
+    product, later = _product_factor(path.contraction), _later_factor(path)
+    scale = product * q.factor * k.factor * later if product is not None else None
     why = "" if scale is not None else "the product could not be confirmed"
-    if scale is not None and not _agrees(path, after_product.factor * (product or 1.0)):
+    if scale is not None and not _agrees(path, later):
         scale, why = None, "the recorded scores do not follow the product of the factors"
     head_dim = _head_dim(trace, path.contraction)
     heads = _heads(path, trace)
@@ -150,9 +150,9 @@ def _heads(path: ScorePath, trace: Trace) -> int:
     return max(1, product.numel() // max(1, matrix * trace.keep.shape[0]))
 
 
-def _walk(trace: Trace, ref: Ref) -> _Way:
+def _walk(trace: Trace, ref: Ref) -> Way:
     """Back from an operand of the product to the projection that made it."""
-    way = _Way([])
+    way = Way([])
     for _ in range(40):
         if ref.node < 0:
             return way
@@ -163,20 +163,32 @@ def _walk(trace: Trace, ref: Ref) -> _Way:
         if op in SOURCES or op in NORMS or not node.refs:
             return way
         following = max(node.refs, key=lambda r: (bool(r.taint & CONTENT), r.tensor.numel()))
-        _book(way, node, following)
+        book(way, node, following)
         ref = following
     return way
 
 
-def _steps(path: ScorePath) -> _Way:
-    way = _Way([])
+def _steps(path: ScorePath) -> Way:
+    way = Way([])
     for node, score in path.steps:
         if node.index != path.contraction.index:
-            _book(way, node, score)
+            book(way, node, score)
     return way
 
 
-def _book(way: _Way, node: Node, carrier: Ref) -> None:
+def _later_factor(path: ScorePath) -> float:
+    """The plain factors behind the product; those that wrote into it are seen in its recorded tensor already."""
+    product = path.contraction.tensor
+    assert product is not None
+    way = Way([])
+    for node, score in path.steps:
+        wrote = node.op.endswith("_") and score.tensor.data_ptr() == product.data_ptr()
+        if not wrote and node.index != path.contraction.index:
+            book(way, node, score)
+    return way.factor
+
+
+def book(way: Way, node: Node, carrier: Ref) -> None:
     """Notes what a multiplication or division does to the tensor that is followed."""
     op = base_name(node.op)
     if op not in ("mul", "div") or len(node.args) < 2:
@@ -237,8 +249,7 @@ def _agrees(path: ScorePath, factor: float) -> bool:
     if base_name(path.contraction.op) == "baddbmm" or product.numel() != path.scores.tensor.numel():
         return True
     slope, fits = _fit(product, path.scores.tensor)
-    applied = factor / (_product_factor(path.contraction) or 1.0)
-    return not fits or isclose(slope, applied, rel_tol=SLOPE_TOLERANCE)
+    return not fits or isclose(slope, factor, rel_tol=SLOPE_TOLERANCE)
 
 
 def _fit(x: Tensor, y: Tensor) -> tuple[float, bool]:
@@ -279,9 +290,9 @@ def _spread(path: ScorePath) -> float:
 
 def _after(trace: Trace, path: ScorePath) -> float:
     """The plain factors between the softmax and the values."""
-    way = _Way([])
+    way = Way([])
     for node, carrier in back_to(trace, path.reader, path.softmax):
-        _book(way, node, carrier)
+        book(way, node, carrier)
     return way.factor
 
 

@@ -64,6 +64,10 @@ class Step:
         return bool(self.linears or self.mixes)
 
 
+# The input itself, before any operation.
+INPUT = -1
+
+
 class Stream:
     """The graph of one trace; `end` is the node of the output, None where it has none."""
 
@@ -74,7 +78,6 @@ class Stream:
         for node in trace.nodes:
             for source in set(self.sources[node.index]):
                 self.readers.setdefault(source, []).append(node.index)
-        self.starts = {node.index for node in trace.nodes if _reads_content(node)}
         self.end = next((n.index for n in reversed(trace.nodes) if any(t is output for t in tensors(n.output))), None)
         self.live = self.ancestors([self.end]) if self.end is not None else set()
         self.norms = {n.index: base for n in trace.nodes if (base := self._normalises(n)) is not None}
@@ -83,8 +86,8 @@ class Stream:
         if base_name(node.op) in SHAPE_ONLY:
             return
         for ref in node.refs:
-            if ref.node >= 0 and ref.taint & CONTENT:
-                yield ref.node
+            if ref.taint & CONTENT:
+                yield ref.node  # INPUT where it is the content as it was passed
 
     # ---- walking ---------------------------------------------------------------------------------------------
 
@@ -92,31 +95,30 @@ class Stream:
         """The nodes that these depend on for content, themselves included."""
         found, todo = set(of), list(of)
         while todo:
-            for source in self.sources[todo.pop()]:
+            node = todo.pop()
+            for source in self.sources[node] if node != INPUT else ():
                 if source not in found:
                     found.add(source)
                     todo.append(source)
         return found
 
-    def trunk(self, start: int | None = None, end: int | None = None) -> list[int]:
-        """Nodes on every path from `start` (the input) to `end` (the output), in order."""
+    def trunk(self, start: int = INPUT, end: int | None = None) -> list[int]:
+        """Nodes on every path from `start` to `end` (the output), in order, both included."""
         end = self.end if end is None else end
         if end is None:
             return []
-        live = self.live if end == self.end and start is None else self.ancestors([end])
-        first = 0 if start is None else start
-        order = [n for n in sorted(live) if n >= first]
-        into = dict.fromkeys(order, 0)
+        live = self.live if end == self.end else self.ancestors([end])
+        order = [n for n in sorted(live) if n >= start]
+        into, out = dict.fromkeys(order, 0), dict.fromkeys(order, 0)
+        into[start] = out[end] = 1
         for n in order:
-            begins = n == start if start is not None else n in self.starts
-            into[n] = int(begins) + (0 if n == start else sum(into.get(s, 0) for s in self.sources[n]))
-        out = dict.fromkeys(order, 0)
-        out[end] = 1
+            if n != start:
+                into[n] = sum(into.get(s, 0) for s in self.sources[n])
         for n in reversed(order):
-            for source in () if n == start else self.sources[n]:
+            for source in self.sources[n] if n != start else ():
                 if source in out:
                     out[source] += out[n]
-        total = into.get(end, 0)
+        total = into[end]
         return [n for n in order if total and into[n] * out[n] == total]
 
     def steps(self, trunk: list[int]) -> list[Step]:
@@ -213,6 +215,8 @@ class Stream:
 
     def _statistic(self, index: int, steps: int) -> int | None:
         """What a statistic along the last axis was taken of, through roots, powers and small constants."""
+        if index == INPUT:
+            return None
         node = self.nodes[index]
         if node.op in STATISTICS and self.sources[index]:
             return self.sources[index][0]
@@ -223,19 +227,17 @@ class Stream:
     def _before_centring(self, index: int) -> int:
         """Back through squares, centring and casts."""
         for _ in range(6):
+            if index == INPUT:
+                break
             node, sources = self.nodes[index], set(self.sources[index])
             op = base_name(node.op)
             if op in ("pow", "square", "abs") or (op in VIEWS and sources) or (op == "mul" and len(sources) == 1):
                 index = min(sources)
             elif op == "sub" and len(sources) == 2:
-                index = node.refs[0].node
+                index = node.refs[0].node if node.refs[0].node in sources else min(sources)
             else:
                 break
         return index
-
-
-def _reads_content(node: Node) -> bool:
-    return base_name(node.op) not in SHAPE_ONLY and any(r.node < 0 and r.taint & CONTENT for r in node.refs)
 
 
 def tensors(value: Any, depth: int = 0) -> Iterator[Tensor]:

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from encdoctor.cases.bases import (
     WIDTH,
-    ExplicitAttention,
     FusedEncoder,
     PlainEncoder,
     PostNormLayer,
@@ -34,11 +33,14 @@ class Broken_sines_with_the_wrong_start(SdpaEncoder):
 
 
 class Broken_weights_of_unit_variance(PlainEncoder):
+    def make_layers(self) -> nn.ModuleList:
+        return nn.ModuleList([self.Layer(self.Attention()) for _ in range(6)])
+
     class Layer(PostNormLayer):
         def make_feed(self) -> nn.Module:
             parts = [nn.Linear(WIDTH, WIDTH) for _ in range(4)]
             for part in parts:
-                nn.init.normal_(part.weight, std=4.0)
+                nn.init.normal_(part.weight)
             return nn.Sequential(*(nn.Sequential(part, nn.Tanh()) for part in parts))
 
         def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
@@ -59,8 +61,12 @@ class Broken_squash_before_torch(WrappedEncoder):
 
 
 class Sound_small_vectors_before_a_norm(PlainEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.embedding_norm = nn.LayerNorm(WIDTH, eps=1e-12)
+
     def embed(self, ids: Tensor) -> Tensor:
-        return super().embed(ids) * 1e-4
+        return self.embedding_norm(super().embed(ids) * 1e-4)
 
 
 class Sound_large_weights_behind_a_norm(TorchEncoder):
@@ -74,9 +80,3 @@ class Sound_large_weights_behind_a_norm(TorchEncoder):
 class Sound_twelve_layers_before_the_norm(FusedEncoder):
     def make_layers(self) -> nn.ModuleList:
         return nn.ModuleList([self.Layer(self.Attention()) for _ in range(12)])
-
-
-class Sound_peaked_attention(PlainEncoder):
-    class Attention(ExplicitAttention):
-        def scores(self, q: Tensor, k: Tensor) -> Tensor:
-            return 4 * super().scores(q, k)

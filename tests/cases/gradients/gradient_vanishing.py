@@ -36,11 +36,6 @@ class Broken_sigmoids_without_residual(PlainEncoder):
             return self.feed(x + self.attention(x, keep))  # <- in layers.*
 
 
-class Broken_saturated_squash(SdpaEncoder):
-    def embed(self, ids: Tensor) -> Tensor:
-        return torch.tanh(8 * super().embed(ids))  # <- here
-
-
 class Broken_tiny_last_projection(TorchEncoder):
     def make_parts(self) -> None:
         super().make_parts()

@@ -16,14 +16,14 @@ from encdoctor.cases.bases import (
 )
 
 
-class Broken_tokens_overwritten(PlainEncoder):
+class Broken_tokens_overwritten(PlainEncoder):  # <- here
     def embed(self, ids: Tensor) -> Tensor:
         x = self.look_up(ids)
         x = torch.zeros_like(x) + self.table[: ids.shape[1]]
         return x
 
 
-class Broken_norm_over_one_number(FusedEncoder):
+class Broken_norm_over_one_number(FusedEncoder):  # <- here
     def make_parts(self) -> None:
         super().make_parts()
         self.score = nn.Linear(WIDTH, 1)
@@ -33,18 +33,18 @@ class Broken_norm_over_one_number(FusedEncoder):
         return self.score_norm(self.score(x)) + self.positions[: x.shape[1]]
 
 
-class Broken_mean_over_the_batch(SdpaEncoder):
+class Broken_mean_over_the_batch(SdpaEncoder):  # <- here
     def finish(self, x: Tensor) -> Tensor:
         x = super().finish(x)
         return x.mean(0, keepdim=True).expand_as(x)
 
 
-class Broken_ids_clipped_to_one(TorchEncoder):
+class Broken_ids_clipped_to_one(TorchEncoder):  # <- here
     def embed(self, ids: Tensor) -> Tensor:
         return super().embed(ids.clamp(0, 1))
 
 
-class Broken_dead_rectifier(WrappedEncoder):
+class Broken_dead_rectifier(WrappedEncoder):  # <- here
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
         return F.relu(super().encode(x, padding) - 20.0)
 

@@ -58,9 +58,9 @@ class Broken_list_of_torch_layers(WrappedEncoder):
     def __init__(self) -> None:
         super().__init__()
         del self.encoder
-        self.stack = []
+        self.stack = []  # <- here
         for _ in range(LAYERS):
-            self.stack.append(self.make_layer())  # <- in the root, which has no registered layers
+            self.stack.append(self.make_layer())
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
         for layer in self.stack:

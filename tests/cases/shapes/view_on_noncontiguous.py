@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from encdoctor.cases.bases import (
+    HEAD_DIM,
+    HEADS,
     WIDTH,
     ExplicitAttention,
     FusedAttention,
@@ -24,21 +25,20 @@ class Broken_heads_merged_by_view(PlainEncoder):
             return x.transpose(1, 2).view(x.shape[0], -1, WIDTH)  # <- here
 
 
-class Broken_permuted_after_einsum(FusedEncoder):
+class Broken_heads_permuted_after_einsum(FusedEncoder):
     class Attention(FusedAttention):
-        def mix(self, weights: Tensor, v: Tensor) -> Tensor:
-            return torch.einsum("bhqk,bhkd->bqhd", weights, v).contiguous().transpose(1, 2)
-
         def merge_heads(self, x: Tensor) -> Tensor:
-            x = x.permute(2, 0, 1, 3)
-            return x.view(*x.shape[:2], WIDTH).transpose(0, 1)  # <- here
+            x = x.permute(0, 2, 1, 3)
+            return x.view(*x.shape[:2], WIDTH)  # <- here
 
 
-class Broken_chunk_taken_apart_by_view(SdpaEncoder):
+class Broken_projection_taken_apart_by_view(SdpaEncoder):
     class Attention(SdpaAttention):
-        def merge_heads(self, x: Tensor) -> Tensor:
-            batch, heads, length, width = x.shape
-            return x.mT.view(batch, heads * width, length).mT.view(batch, length, -1)  # <- here
+        def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            q, k, v = self.qkv(x.mT.contiguous().mT).chunk(3, dim=-1)
+            flat = q.transpose(0, 1).view(-1, HEADS, HEAD_DIM)  # <- here
+            q = flat.view(x.shape[1], x.shape[0], HEADS, HEAD_DIM).permute(1, 2, 0, 3)
+            return q, self.split_heads(k), self.split_heads(v)
 
 
 class Broken_time_moved_to_the_front(SequenceFirstEncoder):
@@ -47,10 +47,10 @@ class Broken_time_moved_to_the_front(SequenceFirstEncoder):
         return self.norm(by_sample).view(x.shape[1], x.shape[0], WIDTH).transpose(0, 1)
 
 
-class Broken_pooled_by_view(WrappedEncoder):
+class Broken_channels_flattened_by_view(WrappedEncoder):
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        hidden = super().encode(x, padding)
-        return hidden.transpose(1, 2).view(-1, x.shape[1]).view_as(hidden.mT).mT  # <- here
+        channels = super().encode(x, padding).transpose(1, 2)
+        return channels.view(len(x), -1).view(len(x), WIDTH, -1).mT  # <- here
 
 
 class Broken_only_for_strided_input(FusedEncoder):

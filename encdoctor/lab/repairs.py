@@ -1,0 +1,83 @@
+"""Repairs of shapes, embeddings and positions that are tried on a running model.
+
+Kinds: `keep_positions` (rearrange axes so that every position stays whole), `batch_first` (flip that flag of torch's
+attention modules), `add_positions` (add a sinusoid to what an operation gives).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from encdoctor.lab.compare import axis_of
+from encdoctor.lab.lab import Lab, NotMeasured, Treatment
+from encdoctor.lab.trace import Edit, Operation
+from encdoctor.model import Trial
+
+
+def _keep_positions(lab: Lab, trial: Trial) -> Treatment:
+    return Treatment(edits=dict.fromkeys(trial.at, _rearranged(int(trial.value or 0))))
+
+
+def _rearranged(length: int) -> Edit:
+    """What a view or reshape was to give, with the position axis carried to where the result has it."""
+
+    def edit(op: Operation) -> Tensor:
+        x, output, samples = op.args[0], op.output, op.keep.shape[0]
+        into = axis_of(output, length)
+        if axis_of(x, samples) is None and x.shape[0] % samples == 0:
+            x = x.unflatten(0, (samples, -1))
+        batch, position = axis_of(x, samples), axis_of(x, length)
+        if batch is None or position is None or into is None:
+            return output
+        rest = [i for i in range(x.dim()) if i not in (batch, position)]
+        rows = x.permute(batch, position, *rest).reshape(samples, length, -1)
+        if axis_of(output, samples) is None:
+            folded = [output.shape[0] // samples, *(n for i, n in enumerate(output.shape) if i not in (0, into))]
+            split = rows.reshape(samples, length, *folded).movedim(1, into + 1)
+            return split.flatten(0, 1)
+        others = [n for i, n in enumerate(output.shape) if i not in (into, axis_of(output, samples))]
+        shaped = rows.reshape(samples, length, *others)
+        return shaped.movedim((0, 1), (axis_of(output, samples), into)).contiguous()  # type: ignore[arg-type]
+
+    return edit
+
+
+def _batch_first(lab: Lab, trial: Trial) -> Treatment:
+    def flip(model: nn.Module) -> None:
+        for name in trial.at:
+            for module in model.get_submodule(name).modules():
+                if isinstance(module, nn.MultiheadAttention):
+                    module.batch_first = not module.batch_first
+
+    return Treatment(prepare=flip)
+
+
+def _add_positions(lab: Lab, trial: Trial) -> Treatment:
+    def edit(op: Operation) -> Tensor:
+        output: Tensor = op.output
+        axis = axis_of(output, op.keep.shape[1])
+        if axis is None or not output.is_floating_point():
+            raise NotMeasured("the looked-up vectors have no position axis of their own")
+        shape = [1] * output.dim()
+        shape[axis], shape[-1] = output.shape[axis], output.shape[-1]
+        return output + output.std() * sinusoid(output.shape[axis], output.shape[-1]).to(output).reshape(shape)
+
+    return Treatment(edits=dict.fromkeys(trial.at, edit))
+
+
+def sinusoid(length: int, width: int) -> Tensor:
+    """The table of Vaswani et al. 2017, (length, width), float64."""
+    rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(1e4) / width))
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:, :width]
+
+
+REPAIRS: dict[str, Callable[[Lab, Trial], Treatment]] = {
+    "keep_positions": _keep_positions,
+    "batch_first": _batch_first,
+    "add_positions": _add_positions,
+}
