@@ -44,7 +44,7 @@ class Written(nn.Module):
         return self.merge(self.weights(scores, mask) @ v)
 
     def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return scores.masked_fill(~mask[:, None, None, :], -torch.inf).softmax(-1)
+        return scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min).softmax(-1)
 
     def merge(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2).flatten(2)
@@ -70,7 +70,7 @@ class Where(Written):
     """ids (B, S); mask (B, S) bool, True at real tokens."""
 
     def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
-        return torch.where(mask[:, None, None, :], scores, -torch.inf).softmax(-1)
+        return torch.where(mask[:, None, None, :], scores, torch.finfo(scores.dtype).min).softmax(-1)
 
 
 class InPlace(Written):

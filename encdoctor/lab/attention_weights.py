@@ -42,14 +42,14 @@ def _read(trace: Trace) -> tuple[tuple[WeightRows, ...], tuple[PoolWeights, ...]
 def _rows(trace: Trace, path: ScorePath) -> WeightRows:
     between = list(back_to(trace, path.reader, path.softmax))
     weights, axis, other = _as_read(trace, path.reader, {path.softmax.index, *(node.index for node, _ in between)})
+    between = [(node, carrier) for node, carrier in between if not _multiplies_values(path, node)]
     way, altered, twice, selected = Way([]), None, None, False
     for node, carrier in between:
         op = base_name(node.op)
         book(way, node, carrier)
         if op in SOFTMAXES:
             twice = node.place
-        if op in SELECTIONS and _tensor_size(node) != carrier.tensor.numel() or op == "add":
-            selected = True
+        selected = selected or _selects(node, carrier)
         if op not in VIEWS:
             altered = altered or node.place
     sums = weights.double().sum(axis)
@@ -69,6 +69,21 @@ def _rows(trace: Trace, path: ScorePath) -> WeightRows:
         altered=altered,
         other_axes=_other_axes(path.scores.tensor, path.dim),
     )
+
+
+def _multiplies_values(path: ScorePath, node: Node) -> bool:
+    """Whether this is the product of a contraction that is written out as a product and its sum."""
+    return base_name(path.reader.op) == "sum" and node.index == path.reader.refs[0].node
+
+
+def _selects(node: Node, carrier: Ref) -> bool:
+    """Whether a part of the weights goes on, something is added to them, or chance and constants thin them out."""
+    op = base_name(node.op)
+    if op in ("add", "native_dropout"):
+        return True
+    if op == "mul":
+        return any(not r.taint & (CONTENT | PARAMETER) and r.tensor.numel() > 1 for r in node.refs if r is not carrier)
+    return op in SELECTIONS and _tensor_size(node) != carrier.tensor.numel()
 
 
 def _as_read(trace: Trace, reader: Node, reaches: set[int]) -> tuple[Tensor, int | list[int], Ref | None]:

@@ -9,7 +9,7 @@ from encdoctor.evidence.blocks import Blocks, DeadSite, Kind, LinearPair, OnStre
 from encdoctor.lab.cuts import typical
 from encdoctor.lab.lab import Lab, Treatment
 from encdoctor.lab.outputs import pick
-from encdoctor.lab.sites import base_name, site_parts
+from encdoctor.lab.sites import base_name, score_paths
 from encdoctor.lab.stream import AFFINE, BATCH_NORMS, INPUT, MOVES, STATISTICS, Step, Stream
 from encdoctor.lab.trace import CONTENT, Node, Ref, Trace
 from encdoctor.model import Place
@@ -54,7 +54,7 @@ def gather_blocks(lab: Lab) -> Blocks:
     stream = stream_of(lab, trace)
     if stream is None:
         return Blocks(False, "the output was not found among the recorded operations")
-    sites = [Site(*(node.index for node in parts)) for parts in site_parts(trace)]
+    sites = _sites(trace)
     living = [site for site in sites if site.mix in stream.live]
     steps = stream.steps(stream.trunk())
     regions = list(_regions(stream, steps, living))
@@ -73,6 +73,10 @@ def gather_blocks(lab: Lab) -> Blocks:
         dropouts=_dropouts(lab) if len(regions) > 1 else (),
         batch_norms=tuple(_batch_norms(stream, regions)),
     )
+
+
+def _sites(trace: Trace) -> list[Site]:
+    return [Site(p.softmax.index, p.contraction.index, p.reader.index) for p in score_paths(trace)]
 
 
 def stream_of(lab: Lab, trace: Trace) -> Stream | None:
@@ -413,7 +417,7 @@ def _dropouts(lab: Lab) -> tuple[OnStream, ...]:
     stream = stream_of(lab, trace)
     if stream is None:
         return ()
-    sites = [Site(*(node.index for node in parts)) for parts in site_parts(trace)]
+    sites = _sites(trace)
     steps = stream.steps(stream.trunk())
     regions = [region for region in _regions(stream, steps, sites) if region.bypass]
     if len(regions) < 2:
