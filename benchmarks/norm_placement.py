@@ -78,7 +78,7 @@ def plot(runs: dict[str, Run], path: str) -> None:
 def entropy() -> float:
     """The loss of predicting by the words' frequencies alone."""
     _, frequencies = documentation(VOCABULARY, length=32)
-    return torch.special.entr(frequencies).sum().item()
+    return float(torch.special.entr(frequencies).sum())
 
 
 def main() -> None:

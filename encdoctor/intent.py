@@ -33,6 +33,7 @@ class What(StrEnum):
     FROZEN = "frozen"
     NO_POSITIONS = "no-positions"
     LEFT_PADDING = "left-padding"
+    EXCLUDE_SELF = "exclude-self"
     HALF = "half"
 
 
@@ -228,6 +229,11 @@ _SAYS: dict[tuple[What, bool], tuple[str, ...]] = {
     (What.PREFIX, True): (
         r"prefix (?:encoder|mask|lm|language|attention)",
         r"prefix is (?:seen|visible)|bidirectional prefix",
+    ),
+    (What.EXCLUDE_SELF, True): (
+        r"exclud(?:es?|ed|ing) (?:itself|(?:the |its |their )?(?:own|self|query|same) (?:position|token|key)s?)",
+        r"(?:all|every) other (?:tokens?|positions?|keys?)|every\w* but itself|other tokens than itself",
+        r"locality self-attention|(?:diagonal|self)[- ]mask(?:ed|ing)?|(?:does not|cannot|never) (?:attend to|see) itself",
     ),
     (What.SHARED, True): (
         r"shar(?:e|es|ed|ing) (?:their |its |the )?(?:same )?(?:weights?|parameters?)|weight[- ](?:sharing|tied)",

@@ -24,3 +24,9 @@ POSITIONS_STAY_WHOLE = Limit(
     "with every weight matrix the identity, a position's content can reach no other: measured exactly 0 on 24 of 24 "
     "healthy packages with square attention",
 )
+
+SAMPLES_STAY_APART = Limit(
+    0.0,
+    "relative change of other samples when one sample's content is replaced",
+    "with equal shapes the same kernels run, so what does not read another sample changes by no bit",
+)

@@ -116,7 +116,7 @@ def documentation(vocab_size: int, length: int) -> tuple[Tensor, Tensor]:
     return passages, torch.bincount(words, minlength=vocab_size) / len(words)
 
 
-def mlm(steps: int = 1500, seed: int = 0) -> Demonstration:
+def mlm(steps: int = 1000, seed: int = 0) -> Demonstration:
     """Passages of 64 words, every tenth held out. Baseline: always the most frequent word."""
     torch.manual_seed(seed)
     vocab_size = 1500

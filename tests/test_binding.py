@@ -623,6 +623,7 @@ def test_a_mask_that_raises_is_noted() -> None:
     assert contract.mask is not None
     assert contract.mask.dtype == "int64"
     assert "mask" in contract.notes[0]
+    assert contract.output_offset == 0
 
 
 class NoTensor(Base):

@@ -58,7 +58,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 @cache
-def examined(cls: type[nn.Module], fast: bool, seed: int) -> TargetReport:
+def examined(cls: Any, fast: bool, seed: int) -> TargetReport:
     torch.manual_seed(seed)
     loaded = from_object(cls, {}, f"{cls.__module__}:{cls.__qualname__}", Path.cwd())
     return runner.examine(loaded, Options(fast=fast, seed=seed), CHECKS)
@@ -166,7 +166,7 @@ def state(model: nn.Module) -> dict[str, Any]:
             if kind.endswith("hooks")
         },
         "python": random.getstate(),
-        "numpy": np.random.get_state()[1],
+        "numpy": np.random.get_state(legacy=False),
         "torch": torch.get_rng_state(),
         "switches": (
             torch.is_grad_enabled(),
@@ -176,9 +176,7 @@ def state(model: nn.Module) -> dict[str, Any]:
             torch.are_deterministic_algorithms_enabled(),
             torch.is_autocast_enabled("cpu"),
             torch.backends.mha.get_fastpath_enabled(),
-            torch.backends.cuda.math_sdp_enabled(),
-            torch.backends.cuda.flash_sdp_enabled(),
-            torch.backends.cuda.mem_efficient_sdp_enabled(),
+            *(getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in ("math", "flash", "mem_efficient")),
         ),
     }
 

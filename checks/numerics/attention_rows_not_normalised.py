@@ -30,7 +30,9 @@ References
 
 from __future__ import annotations
 
-from encdoctor.evidence.scores import AttentionWeights, WeightRows
+from math import isclose, sqrt
+
+from encdoctor.evidence.scores import AttentionWeights, Scores, WeightRows
 from encdoctor.model import Limit, NotApplicable, Passed, Place, Rule, Severity, Suspect, Trial, Verdict
 
 RULE = Rule("NUM014", "attention-rows-not-normalised", Severity.ERROR)
@@ -42,18 +44,25 @@ ONE = Limit(
 ONCE = Limit(1.0, "softmaxes one after the other", "a second softmax sees inputs in [0, 1]: weights differ by e at most")
 
 
-def check(weights: AttentionWeights) -> Verdict:
+def check(weights: AttentionWeights, scores: Scores) -> Verdict:
     if not weights.sites:
         return NotApplicable("no softmax over q·k was recognised")
     twice = [rows for rows in weights.sites if rows.twice is not None and not rows.gated]
     if twice:
         return _double(twice)
-    off = [rows for rows in weights.sites if _is_off(rows)]
+    late = _scaled_too_late(scores)
+    off = [rows for rows in weights.sites if _is_off(rows) and rows.place not in late]
     return _altered(off) if off else Passed(max(abs(rows.worst - 1) for rows in weights.sites))
 
 
 def _is_off(rows: WeightRows) -> bool:
     return abs(rows.worst - 1) > ONE.value and rows.altered is not None and not rows.gated
+
+
+def _scaled_too_late(scores: Scores) -> set[Place]:
+    """Softmaxes whose scores lack the 1/√head_dim that stands behind them: scores-not-scaled says so."""
+    sites = [site for site in scores.sites if not site.scaled]
+    return {site.place for site in sites if isclose(site.after * sqrt(site.head_dim), 1.0, rel_tol=ONE.value)}
 
 
 def _double(twice: list[WeightRows]) -> Suspect:

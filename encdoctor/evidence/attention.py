@@ -56,7 +56,8 @@ class Site:
 
     `on_padding` is the largest weight that a real query gives to a padded key, `on_future` the largest that any
     query gives to a later key, `on_self` to its own position (None where queries and keys are not the same positions).
-    `blind_samples` counts samples with a head whose real queries see no key at all. `scale` is the product of the scalars on the way from q·kᵀ to the softmax, None where
+    `blind_samples` counts samples with a head whose real queries see no key at all. `aligned` tells that it is known
+    which keys are real, `own_positions` that the keys are the input's positions, no more and no fewer. `scale` is the product of the scalars on the way from q·kᵀ to the softmax, None where
     it could not be read. `foreign` sites lie inside a torch module. `mask_lost_at` lists the calls, the outermost first,
     that hand the mask no further although their caller has it.
     """
@@ -80,10 +81,25 @@ class Site:
     blind_samples: int = 0
     mask_lost_at: tuple[Place, ...] = ()
     aligned: bool = True
+    own_positions: bool = True
 
     def hides_padding(self) -> bool:
         """Whether some mask here covers the padded keys."""
         return any(mask.covers is Covers.PADDED_KEYS for mask in self.masks)
+
+    def reads_mask(self) -> bool:
+        """Whether any mask that is made from the caller's hides something, before or after the softmax."""
+        masks = (*self.masks, *self.after_softmax)
+        return any(m.covers is not Covers.NOTHING and (m.from_mask or m.covers is Covers.PADDED_KEYS) for m in masks)
+
+    def applied(self, mask: MaskAt) -> Place:
+        """The line that applies a mask here: the call into attention where that lies inside a torch module."""
+        return self.place if self.foreign else mask.place
+
+    def made(self, mask: MaskAt) -> tuple[Place, ...]:
+        """The lines that made a mask, the latest first, then the one that applies it."""
+        applied = self.applied(mask)
+        return (*(p for p in mask.history if (p.file, p.line) != (applied.file, applied.line)), applied)
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,18 @@ class TokenMixing:
 
 @dataclass(frozen=True)
 class SampleCrossing:
-    """Where the content of one sample first reaches another; looked for only where it does. `None` where not seen.
+    """Where the content of one sample first reaches another; looked for only where it does.
 
-    `swapped` are the attention modules, or lines, whose softmax runs over the samples.
+    `operation` takes samples together, `places` are its line and the first that shows it. `swapped` are torch's
+    attention modules, or else the lines, whose softmax runs over the samples; `made` is where those modules are
+    constructed, `all_swapped` tells that no other attention was seen. `declared` quotes what says that samples are meant
+    to see each other.
     """
 
     operation: str = ""
     places: tuple[Place, ...] = ()
-    normalises: bool = False
+    swapped: tuple[str, ...] = ()
+    swapped_at: tuple[Place, ...] = ()
+    made: tuple[Place, ...] = ()
+    all_swapped: bool = False
+    declared: str = ""

@@ -76,6 +76,7 @@ def _describe(trace: Trace, path: ScorePath, users: dict[int, list[Node]], readi
         mask_lost_at=_mask_lost_at(trace, softmax.module),
         over_batch=keys == samples != length and ordered.shape[0] != samples,
         aligned=real is not None,
+        own_positions=real is not None and keys == length,
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from encdoctor.evidence.scores import AttentionWeights, PoolWeights, WeightRows
+from encdoctor.lab.chance import is_random
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.scores import Way, back_to, book
 from encdoctor.lab.sites import CONTRACTIONS, SOFTMAXES, VIEWS, ScorePath, base_name, score_paths
@@ -49,7 +50,7 @@ def _rows(trace: Trace, path: ScorePath) -> WeightRows:
         book(way, node, carrier)
         if op in SOFTMAXES:
             twice = node.place
-        selected = selected or _selects(node, carrier)
+        selected = selected or _selects(trace, node, carrier)
         if op not in VIEWS:
             altered = altered or node.place
     sums = weights.double().sum(axis)
@@ -76,13 +77,14 @@ def _multiplies_values(path: ScorePath, node: Node) -> bool:
     return base_name(path.reader.op) == "sum" and node.index == path.reader.refs[0].node
 
 
-def _selects(node: Node, carrier: Ref) -> bool:
+def _selects(trace: Trace, node: Node, carrier: Ref) -> bool:
     """Whether a part of the weights goes on, something is added to them, or chance and constants thin them out."""
     op = base_name(node.op)
     if op in ("add", "native_dropout"):
         return True
     if op == "mul":
-        return any(not r.taint & (CONTENT | PARAMETER) and r.tensor.numel() > 1 for r in node.refs if r is not carrier)
+        others = [r for r in node.refs if r is not carrier and r.tensor.numel() > 1]
+        return any(not r.taint & (CONTENT | PARAMETER) or is_random(trace, r) for r in others)
     return op in SELECTIONS and _tensor_size(node) != carrier.tensor.numel()
 
 
@@ -115,7 +117,7 @@ def _own_axis(trace: Trace, path: ScorePath, weights: Tensor, axis: int | list[i
     size = path.scores.tensor.shape[path.dim]
     if path.dim == 0 and size == trace.keep.shape[0]:
         return "samples"
-    return "queries" if size == trace.keep.shape[1] else "heads"
+    return "queries" if size == trace.keep.shape[1] else f"scores' axis {path.dim}"
 
 
 def _other_axes(scores: Tensor, dim: int) -> tuple[int, ...]:

@@ -164,6 +164,8 @@ def measure_offset(bench: Bench, contract: CallContract, length: int) -> int | N
     """By how much output positions are shifted against input positions; None where they do not correspond."""
     if not contract.has_sequence or contract.pooled or contract.input is InputKind.AUDIO:
         return None
+    if contract.mask is not None and not contract.mask.required and contract.mask.argument:
+        contract = replace(contract, mask=None)  # positions correspond with or without it, and it may raise
     places = (length // 4, length // 2)
     shifts = [_strongest(bench, contract, length, place) for place in places]
     if None in shifts:

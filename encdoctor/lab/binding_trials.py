@@ -139,7 +139,7 @@ class Bench:
                     parameter.copy_(OPENED * noise.abs().to(parameter.dtype))
 
 
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Watch(TorchDispatchMode):
     """Counts operations and notes the tables that a tensor of ids looks up."""
 
     def __init__(self, ids: Tensor | None) -> None:

@@ -59,19 +59,19 @@ def gather_blocks(lab: Lab) -> Blocks:
     steps = stream.steps(stream.trunk())
     regions = list(_regions(stream, steps, living))
     reader = _Reader(stream, living, regions)
-    sublayers = tuple(reader.sublayer(region) for region in regions)
-    after = [step for step in steps if regions and step.start >= regions[-1].end]
-    # a norm right behind a head's first map normalises the head's hidden units, not the stream
+    body = [region for region in regions if region.bypass or reader.expects_bypass(region)]
+    after = [step for step in steps if body and step.start >= body[-1].end]
+    # a norm behind a head's first map normalises the head's hidden units, not the stream
     on_stream = _until_work(after)
     return Blocks(
         understood=bool(living) or bool(sites),
         why="" if sites else "no attention was recognised",
-        sublayers=sublayers,
+        sublayers=tuple(reader.sublayer(region) for region in body),
         final_norm=any(stream.normed(n) for step in on_stream for n in step.inside),
-        final=reader.final(),
+        final=(stream.nodes[body[-1].end].place,) if body else (),
         dead=tuple(_dead(stream, sites)),
-        dropouts=_dropouts(lab) if len(regions) > 1 else (),
-        batch_norms=tuple(_batch_norms(stream, regions)),
+        dropouts=_dropouts(lab) if len(body) > 1 else (),
+        batch_norms=tuple(_batch_norms(stream, body)),
     )
 
 
@@ -152,7 +152,7 @@ class _Reader:
             places=self._places(region),
             foreign=self.nodes[region.end].foreign,
             bypass=region.bypass,
-            expected=self._expects_bypass(region),
+            expected=self.expects_bypass(region),
             norm_before=bool(linears) and all(self._reads_norm(region, n) for n in self._entries(region, linears)),
             norm_in_branch=any(n > max(linears, default=0) and n != region.end for n in norms),
             norm_on_stream=self._is_normed(region.start),
@@ -166,13 +166,6 @@ class _Reader:
             size_branch=typical(branch.tensor) if branch is not None else 0.0,
             pairs=tuple(self._pairs(region, linears)),
         )
-
-    def final(self) -> tuple[Place, ...]:
-        """Where the stream leaves the last sublayer."""
-        if not self.regions:
-            return ()
-        end = self.regions[-1].end
-        return (self.nodes[end].place,)
 
     def _size(self, n: int) -> float:
         tensor = self.nodes[n].tensor if n != INPUT else None
@@ -211,7 +204,8 @@ class _Reader:
 
     # ---- residual ------------------------------------------------------------------------------------------------
 
-    def _expects_bypass(self, region: Region) -> bool:
+    def expects_bypass(self, region: Region) -> bool:
+        """Whether a sublayer like this has a way around it in a sound encoder."""
         start, end = region.start, region.end
         if start == INPUT or not self._keeps_shape(start, end):
             return False
@@ -300,13 +294,14 @@ class _Reader:
     # ---- feed-forward --------------------------------------------------------------------------------------------
 
     def _is_activation(self, n: int) -> bool:
-        return self.stream.is_activation(n) and not any(
-            self.nodes[s].op in STATISTICS for s in self.stream.sources[n] if s != INPUT
-        )
+        """Squares that go into a mean, and the product that ends a norm, are parts of the norm."""
+        readers = self.stream.readers.get(n, [])
+        measured = bool(readers) and all(self.nodes[r].op in STATISTICS for r in readers)
+        return self.stream.is_activation(n) and not measured and not self.stream.normed(n)
 
     def _pairs(self, region: Region, linears: list[int]) -> Iterator[LinearPair]:
         """Linear maps that follow another without anything between, attention's own projections left out."""
-        if not (region.bypass or self._expects_bypass(region)):
+        if not (region.bypass or self.expects_bypass(region)):
             return
         for second in linears:
             first = self._only_linear_before(second)
@@ -422,12 +417,14 @@ def _dropouts(lab: Lab) -> tuple[OnStream, ...]:
     regions = [region for region in _regions(stream, steps, sites) if region.bypass]
     if len(regions) < 2:
         return ()
-    between = [step for step in steps if regions[0].end <= step.start < regions[-1].start]
-    return tuple(
-        OnStream("dropout", node.module, node.place, node.foreign)
-        for step in between
-        if not step.works and _drops(stream, node := stream.nodes[step.end])
-    )
+    ends, found, on_sum = {region.end for region in regions}, [], False
+    for step in steps:
+        node = stream.nodes[step.end]
+        if step.works:
+            on_sum = step.end in ends
+        elif on_sum and step.start < regions[-1].start and _drops(stream, node):
+            found.append(OnStream("dropout", node.module, node.place, node.foreign))
+    return tuple(found)
 
 
 def _drops(stream: Stream, node: Node) -> bool:

@@ -6,26 +6,33 @@ from collections.abc import Callable
 from typing import Any
 
 from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
+from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.gradients import Gradients
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
+from encdoctor.evidence.leaks import PaddingAmount, PaddingEntry
 from encdoctor.evidence.learning import TinyFit
 from encdoctor.evidence.mixing import SampleCrossing, TokenMixing
 from encdoctor.evidence.modules import ModuleTree
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
 from encdoctor.evidence.runs import ForwardRuns
+from encdoctor.evidence.state import Parts
 from encdoctor.evidence.scores import AttentionWeights, Scores
 from encdoctor.lab.attention import gather_attention, gather_unmasked
 from encdoctor.lab.attention_weights import gather_weights
+from encdoctor.lab.blocks import gather_blocks
+from encdoctor.lab.crossing import gather_crossing
 from encdoctor.lab.embeddings import gather_embedding_scale
 from encdoctor.lab.fit import gather_fit
 from encdoctor.lab.gradients import gather_gradients
 from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
 from encdoctor.lab.lab import Lab
-from encdoctor.lab.mixing import gather_crossing, gather_token_mixing
+from encdoctor.lab.leaks import gather_amount, gather_entry
+from encdoctor.lab.mixing import gather_token_mixing
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.numerics import gather_empty_row, gather_half
 from encdoctor.lab.runs import gather_runs
+from encdoctor.lab.state import gather_parts
 from encdoctor.lab.scores import gather_scores
 
 # In the order in which they run: cheap probes first, training last.
@@ -35,6 +42,9 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     PaddingInfluence: gather_padding,
     ModuleTree: gather_modules,
     AttentionSites: gather_attention,
+    PaddingEntry: gather_entry,
+    PaddingAmount: gather_amount,
+    Blocks: gather_blocks,
     Scores: gather_scores,
     AttentionWeights: gather_weights,
     InfluenceMatrix: gather_matrix,
@@ -45,6 +55,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     EmptyRow: gather_empty_row,
     HalfPrecision: gather_half,
     Gradients: gather_gradients,
+    Parts: gather_parts,
     TinyFit: gather_fit,
 }
 TRAINS = frozenset({TinyFit})

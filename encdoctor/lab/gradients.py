@@ -123,13 +123,13 @@ def _parameters(lab: Lab, model: nn.Module, situation: Situation) -> list[Parame
             name,
             None if parameter.grad is None else rms(parameter.grad),
             rms(parameter.detach()),
-            _moves_output(lab, model, parameter, situation) if name in probed else None,
+            moves_output(lab, model, parameter, situation) if name in probed else None,
         )
         for name, parameter in wanting
     ]
 
 
-def _moves_output(lab: Lab, model: nn.Module, parameter: nn.Parameter, situation: Situation) -> float:
+def moves_output(lab: Lab, model: nn.Module, parameter: nn.Parameter, situation: Situation) -> float:
     """How far real outputs move when the parameter is changed by about its own size."""
     before = lab.run(replace(situation, grad=False)).tensor
     saved = parameter.detach().clone()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from encdoctor.lab.lab import Lab
+from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.layout import read_positions
 from encdoctor.lab.trace import Edit, Operation
 
@@ -16,7 +17,10 @@ Hide = Callable[[Tensor, Tensor], Tensor]
 
 
 def masking_edit(lab: Lab, kind: str) -> Edit:
-    """The edit of that kind: "mask_keys" and "causal_keys" at a softmax, "mask_instead" and "causal_instead" at a mask."""
+    """The edit of that kind: "…_keys" at a softmax, "…_instead" and "without_mask" at a mask, the others at any operation."""
+    plain: dict[str, Edit] = {"pool_real": pool_real, "without_mask": without_mask, "zero_padding": zero_padding}
+    if kind in plain:
+        return plain[kind]
     hide = _hider(lab)
 
     def keys(op: Operation) -> Tensor:
@@ -34,6 +38,36 @@ def masking_edit(lab: Lab, kind: str) -> Edit:
     return {
         "mask_keys": keys, "mask_instead": instead, "causal_keys": causal_keys, "causal_instead": causal_instead,
     }[kind]  # fmt: skip
+
+
+def pool_real(op: Operation) -> Tensor:
+    """A mean, sum or maximum over positions, taken over the real ones."""
+    x = op.args[0]
+    axes = [axis for axis in range(x.dim()) if x.shape[axis] == op.keep.shape[1]]
+    if not axes or x.shape[0] != op.keep.shape[0]:
+        raise NotMeasured("this pooling cannot be repeated over real positions alone")
+    real = op.keep.reshape(op.keep.shape[0], *(op.keep.shape[1] if a == axes[0] else 1 for a in range(1, x.dim())))
+    name = op.function._schema.name.split("::")[-1]
+    if name in ("max", "amax"):
+        result: Tensor = op.function(x.masked_fill(~real, torch.finfo(x.dtype).min), *op.args[1:], **op.kwargs)
+        return result
+    total = (x * real).sum(axes[0], keepdim=x.dim() == op.output.dim())
+    return total / real.sum(axes[0], keepdim=x.dim() == op.output.dim()) if name == "mean" else total
+
+
+def without_mask(op: Operation) -> Tensor:
+    """The scores as they were before the mask."""
+    return _scores_in(op)
+
+
+def zero_padding(op: Operation) -> Any:
+    """The operation over an input whose padded positions are zero."""
+    x, (samples, length) = op.args[0], op.keep.shape
+    axes = [axis for axis in range(1, x.dim()) if x.shape[axis] == length]
+    if x.shape[0] != samples or not axes:
+        raise NotMeasured("the padded positions of this operation are not known")
+    real = op.keep.reshape(samples, *(length if axis == axes[0] else 1 for axis in range(1, x.dim())))
+    return op.function(x * real, *op.args[1:], **op.kwargs)
 
 
 def _hider(lab: Lab) -> Hide:

@@ -3,7 +3,8 @@
 A `Trial` of a check is turned into a `Treatment` here. Kinds: `mask_keys` (hide padded keys before the softmax),
 `mask_instead` (in place of what a masking operation did, hide padded keys), `causal_instead` (hide later and padded
 keys), `causal_keys` (the same at the softmax), `flip_mask` (pass the opposite), `scale` (multiply an operation's output), `reshape_views` (reshape where view
-was called), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range), `softmax_dim` (softmax over the axis `value`).
+was called), `pool_real` (pool over real positions), `without_mask` (leave a mask out), `zero_padding` (set padded positions to
+zero before an operation), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range), `softmax_dim` (softmax over the axis `value`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import Edit, Operation
 from encdoctor.model import Trial
 
-MASKING = {"mask_keys", "mask_instead", "causal_keys", "causal_instead"}
+MASKING = {
+    "mask_keys", "mask_instead", "causal_keys", "causal_instead", "pool_real", "without_mask", "zero_padding",
+}  # fmt: skip
 
 
 def treatment(lab: Lab, trial: Trial) -> Treatment:

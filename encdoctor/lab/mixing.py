@@ -7,8 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from encdoctor.evidence.influence import SampleMixing
-from encdoctor.evidence.mixing import Mixer, SampleCrossing, Scramble, TokenMixing
+from encdoctor.evidence.mixing import Mixer, Scramble, TokenMixing
 from encdoctor.lab.batches import Call, make_call
 from encdoctor.lab.compare import ancestors, axis_of, change_outside, moved, paired
 from encdoctor.lab.lab import Lab, Treatment
@@ -18,8 +17,6 @@ from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import CONTENT, Edit, Node, Operation, Trace
 
 LAYOUT = VIEWS - {"_to_copy", "expand", "slice", "select", "unfold", "detach", "lift_fresh"}
-# More samples than any of q, k, v, so that no other axis is taken for the batch.
-SAMPLES = 5
 # An encoder ends with a norm, a projection, a pooling: the last operations that still have a position axis.
 LAST = 40
 
@@ -145,41 +142,3 @@ def _is_behind_values(trace: Trace, node: Node) -> bool:
             return False
         node = trace.nodes[node.refs[0].node]
     return True
-
-
-# ---- samples ---------------------------------------------------------------------------------------------------
-
-
-def gather_crossing(lab: Lab) -> SampleCrossing:
-    """Records two batches that differ in the first sample; only where others move."""
-    if lab.get(SampleMixing).across == 0:
-        return SampleCrossing()
-    length = lab.full.length
-    situation = replace(lab.full, dtype=lab.dtype, lengths=(length,) * SAMPLES)
-    first = make_call(lab.contract, situation, lab.device)
-    second = make_call(lab.contract, situation, lab.device)
-    donor = make_call(lab.contract, replace(situation, seed=7), lab.device)
-    axis = lab.contract.shape.index("B")
-    second.content.narrow(axis, 0, 1).copy_(donor.content.narrow(axis, 0, 1))
-    before, after = lab.record(situation, first), lab.record(situation, second)
-    for one, other in paired(before, after):
-        left, right = one.tensor, other.tensor
-        assert left is not None and right is not None
-        at = axis_of(left, SAMPLES)
-        if at is not None and one.taint & CONTENT and not set(moved(left, right, at).tolist()) <= {0}:
-            return _origin(before, one)
-    return SampleCrossing()
-
-
-def _origin(trace: Trace, node: Node) -> SampleCrossing:
-    """From the first operation that shows it back to the one that took samples together."""
-    places, cause = [node.place], node
-    for ref in node.refs:
-        if ref.node < 0 or not ref.taint & CONTENT or SAMPLES in ref.tensor.shape:
-            continue
-        maker = trace.nodes[ref.node]
-        while maker.refs and SAMPLES not in maker.refs[0].tensor.shape and maker.refs[0].node >= 0:
-            maker = trace.nodes[maker.refs[0].node]
-        places.insert(0, maker.place)
-        cause = maker
-    return SampleCrossing(cause.op, tuple(dict.fromkeys(places)), cause is not node)

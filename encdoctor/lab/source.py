@@ -39,6 +39,45 @@ def attribute_line(origin: Origin, model: nn.Module, owner: str, attribute: str)
     return None
 
 
+def frozen_line(origin: Origin, model: nn.Module, name: str) -> Place:
+    """The line on which a part's gradient is switched off, else where the part is set, else the class."""
+    parts = name.split(".")
+    for depth in range(len(parts), -1, -1):
+        owner = ".".join(parts[:depth])
+        module = model.get_submodule(owner) if _is_module(model, owner) else None
+        found = class_tree(type(module)) if module is not None else None
+        if module is None or found is None or type(module).__module__.startswith("torch."):
+            continue
+        tree, file, before = found
+        rest = set(parts[depth:])
+        for node in ast.walk(tree):
+            if isinstance(node, ast.stmt) and _freezes(node) and (not rest or _names(node) & rest):
+                own = origin.owns(type(module).__module__, file)
+                return Place(owner, type(module).__name__, file, before + node.lineno, own)
+    owner, _, attribute = name.rpartition(".")
+    return attribute_line(origin, model, owner, attribute) or class_place(origin, model, owner)
+
+
+def _is_module(model: nn.Module, name: str) -> bool:
+    try:
+        model.get_submodule(name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _freezes(node: ast.stmt) -> bool:
+    """Whether a simple statement sets requires_grad to False, by assignment, call or keyword."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If | ast.With):
+        return False
+    text = ast.unparse(node).replace(" ", "")
+    return "requires_grad_(False)" in text or "requires_grad=False" in text
+
+
+def _names(node: ast.stmt) -> set[str]:
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+
+
 def buffer_line(origin: Origin, model: nn.Module, name: str) -> Place | None:
     """The same for a buffer or parameter by its full name."""
     owner, _, attribute = name.rpartition(".")

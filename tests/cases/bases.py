@@ -204,10 +204,9 @@ class PlainEncoder(Stack):
         return self.encode(self.embed(ids), keep)
 
 
-class FusedEncoder(Stack):
-    """Feature frames, fused projection and einsum, pre-norm, learned positions."""
+class Frames(Stack):
+    """Feature frames, pre-norm, learned positions."""
 
-    Attention: type[nn.Module] = FusedAttention
     Layer: type[PostNormLayer] = PreNormLayer
 
     def make_parts(self) -> None:
@@ -220,6 +219,12 @@ class FusedEncoder(Stack):
 
     def finish(self, x: Tensor) -> Tensor:
         return self.norm(x)
+
+
+class FusedEncoder(Frames):
+    """Feature frames, one projection for all three, einsum."""
+
+    Attention: type[nn.Module] = FusedAttention
 
     def forward(self, frames: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """frames: (B, S, 32) features. pad_mask: (B, S) bool, True at padding."""
@@ -263,7 +268,7 @@ class TorchEncoder(SdpaEncoder):
         return self.encode(self.embed(ids), None if key_padding_mask is None else ~key_padding_mask)
 
 
-class SequenceFirstEncoder(FusedEncoder):
+class SequenceFirstEncoder(Frames):
     """Feature frames with time first, `nn.MultiheadAttention`, pre-norm."""
 
     Attention: type[nn.Module] = SequenceFirstAttention
@@ -300,7 +305,7 @@ class WrappedEncoder(nn.Module):
         return self.encode(self.embed(ids), ids == 0)
 
 
-class LengthsEncoder(FusedEncoder):
+class LengthsEncoder(Frames):
     """Feature frames and how many of them are real; fused attention of torch."""
 
     Attention: type[nn.Module] = SdpaAttention

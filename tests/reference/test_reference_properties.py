@@ -219,6 +219,42 @@ def test_checkpointing_changes_nothing(config: EncoderConfig, batch: tuple[Tenso
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
+@EXAMPLES
+@given(configs())
+def test_forward_reads_no_values(config: EncoderConfig) -> None:
+    """On the meta device there are none: reading one, which would make a GPU's host wait, is an error."""
+    with torch.device("meta"):
+        encoder = Encoder(config)
+        ids, mask = torch.zeros(2, 9, dtype=torch.long), torch.ones(2, 9, dtype=torch.bool)
+        for each in (None, mask, mask[:, None, None]):
+            assert encoder(ids, each).shape == (2, 9, config.d_model)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "explicit"])
+@pytest.mark.parametrize("position", ["none", "alibi"])
+def test_window_memory_grows_linearly(attention: Any, position: Any) -> None:
+    def kept(length: int, window: int | None) -> int:
+        """How many numbers a training step keeps for its backward pass."""
+        config = EncoderConfig(
+            vocab_size=None, d_model=4, num_heads=1, num_layers=1, d_ff=4, window=window, attention=attention,
+            position=position, dropout=0.0, attention_dropout=0.0,
+        )  # fmt: skip
+        storages: dict[int, int] = {}
+
+        def pack(t: Tensor) -> Tensor:
+            storages[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+            return t
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            out = Encoder(config)(inputs_embeds=torch.randn(1, length, 4))
+        assert out.requires_grad
+        return sum(storages.values())
+
+    assert kept(1024, window=8) < 2.05 * kept(512, window=8)
+    if attention == "explicit":
+        assert kept(1024, window=None) > 3.5 * kept(512, window=None)
+
+
 @pytest.mark.parametrize("explicit", [True, False])
 def test_empty_rows_attend_to_nothing(explicit: bool) -> None:
     from encdoctor.reference.attention import Attention

@@ -56,6 +56,8 @@ class Broken_divided_instead(PlainEncoder):
 
 
 class Broken_initialised_after_the_fact(WrappedEncoder):
+    table: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         nn.init.uniform_(self.tokens.weight, -0.05, 0.05)

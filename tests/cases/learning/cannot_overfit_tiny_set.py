@@ -18,9 +18,8 @@ from encdoctor.cases.bases import (
 
 class Broken_tokens_overwritten(PlainEncoder):  # <- here
     def embed(self, ids: Tensor) -> Tensor:
-        x = self.look_up(ids)
-        x = torch.zeros_like(x) + self.table[: ids.shape[1]]
-        return x
+        hidden = torch.zeros_like(self.look_up(ids))
+        return hidden + self.table[: ids.shape[1]]
 
 
 class Broken_norm_over_one_number(FusedEncoder):  # <- here

@@ -17,8 +17,6 @@ from encdoctor.cases.bases import (
 )
 
 
-
-
 class Broken_off_by_one(PlainEncoder):
     """Causal: each token sees itself and what came before."""
 

@@ -17,8 +17,7 @@ from encdoctor.cases.bases import (
 class Broken_filled_with_infinity(PlainEncoder):
     class Attention(ExplicitAttention):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
-            scores = scores.masked_fill(~keep[:, None, None, :], -torch.inf)  # <- here
-            return scores
+            return scores.masked_fill(~keep[:, None, None, :], -torch.inf)  # <- here
 
 
 class Broken_infinity_added(FusedEncoder):

@@ -32,14 +32,24 @@ class Broken_three_axes_for_four(FusedEncoder):
             return scores.masked_fill(~keep.unsqueeze(1), torch.finfo(scores.dtype).min)  # <- here
 
 
-class Broken_five_axes_for_four(PlainEncoder):
-    class Attention(ExplicitAttention):
-        def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
-            pairs = keep[:, None, None, None, :]
-            return scores.masked_fill(~pairs, torch.finfo(scores.dtype).min)  # <- here
+class OneHead(FusedAttention):
+    def split_heads(self, x: Tensor) -> Tensor:
+        return x
 
-        def mix(self, weights: Tensor, v: Tensor) -> Tensor:
-            return (weights @ v).mean(0)
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT * q.shape[-1] ** -0.5
+
+    def mix(self, weights: Tensor, v: Tensor) -> Tensor:
+        return weights @ v
+
+    def merge_heads(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Broken_four_axes_for_three(FusedEncoder):
+    class Attention(OneHead):
+        def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
+            return scores.masked_fill(~keep[:, None, None, :], torch.finfo(scores.dtype).min)  # <- here
 
 
 class Broken_two_axes_for_the_kernel(SdpaEncoder):
@@ -70,22 +80,10 @@ class Sound_heads_folded_into_the_batch(PlainEncoder):
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
 
         def merge_heads(self, x: Tensor) -> Tensor:
-            return super().merge_heads(x.unflatten(0, (-1, HEADS)))  # type: ignore[no-untyped-call]
+            return super().merge_heads(x.reshape(-1, HEADS, *x.shape[1:]))
 
 
 class Sound_one_head_without_an_axis(FusedEncoder):
-    class Attention(FusedAttention):
-        def split_heads(self, x: Tensor) -> Tensor:
-            return x
-
-        def scores(self, q: Tensor, k: Tensor) -> Tensor:
-            return q @ k.mT * q.shape[-1] ** -0.5
-
+    class Attention(OneHead):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
             return scores.masked_fill(~keep[:, None, :], torch.finfo(scores.dtype).min)
-
-        def mix(self, weights: Tensor, v: Tensor) -> Tensor:
-            return weights @ v
-
-        def merge_heads(self, x: Tensor) -> Tensor:
-            return x

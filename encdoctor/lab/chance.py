@@ -1,0 +1,106 @@
+"""Finds what draws random numbers in a recorded run, and how to take the chance out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from encdoctor.evidence.modes import Draw
+from encdoctor.lab.sites import VIEWS, base_name
+from encdoctor.lab.trace import COMPARISONS, Edit, Node, Operation, Ref, Trace
+
+DROPS = {"bernoulli", "native_dropout", "_fused_dropout", "alpha_dropout", "feature_dropout"}
+DRAWS = DROPS | {
+    "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "random", "normal", "normal_functional",
+    "uniform", "multinomial", "exponential", "randperm", "poisson", "cauchy", "log_normal", "geometric",
+    "rrelu_with_noise",
+}  # fmt: skip
+
+
+def draws_in(trace: Trace) -> Iterator[Draw]:
+    """Every operation that draws, in order."""
+    users = trace.users()
+    for node in trace.nodes:
+        op = base_name(node.op)
+        if op in DRAWS and not _draws_nothing(node):
+            thins = op in DROPS or _is_compared(users, node)
+            yield Draw(node.key, op, node.module, node.place, thins, "?" not in node.module, _rate(node))
+
+
+def _draws_nothing(node: Node) -> bool:
+    """A dropout that is told it does not train."""
+    return base_name(node.op) == "native_dropout" and len(node.args) > 2 and node.args[2] is False
+
+
+def _is_compared(users: dict[int, list[Node]], node: Node, depth: int = 0) -> bool:
+    """Whether what was drawn is turned into a yes or no: `torch.rand(…) < keep`, or its floor."""
+    for user in users.get(node.index, []):
+        op = base_name(user.op)
+        if op in COMPARISONS or op in ("floor", "topk", "argsort", "sort"):
+            return True
+        if op in VIEWS | {"add", "sub", "rsub"} and depth < 4 and _is_compared(users, user, depth + 1):
+            return True
+    return False
+
+
+def _rate(node: Node) -> float | None:
+    op = base_name(node.op)
+    given = node.args[1] if len(node.args) > 1 else node.kwargs.get("p")
+    if op not in ("bernoulli", "native_dropout") or not isinstance(given, int | float):
+        return None
+    return 1.0 - float(given) if op == "bernoulli" else float(given)
+
+
+def is_random(trace: Trace, ref: Ref, steps: int = 6) -> bool:
+    """Whether a tensor was drawn a few operations ago."""
+    while ref.node >= 0 and steps:
+        node = trace.nodes[ref.node]
+        if base_name(node.op) in DRAWS:
+            return True
+        if not node.refs:
+            return False
+        ref, steps = node.refs[0], steps - 1
+    return False
+
+
+def without_chance() -> Edit:
+    """Each dropout by its mean, all else by one fixed draw. In-place operations are written into."""
+    return _mean_or_fixed
+
+
+def _mean_or_fixed(op: Operation) -> Any:
+    name = op.function._schema.name.split("::")[-1].rstrip("_")
+    if name == "native_dropout":
+        return op.args[0].clone(), torch.ones_like(op.args[0], dtype=torch.bool)
+    if name == "bernoulli":
+        return _write(op, _probability(op))
+    if not isinstance(op.output, Tensor):
+        return op.output
+    return _write(op, _fixed(name, op))
+
+
+def _probability(op: Operation) -> Any:
+    given = op.args[1] if len(op.args) > 1 else op.kwargs.get("p")
+    return given if isinstance(given, int | float | Tensor) else op.args[0]
+
+
+def _fixed(name: str, op: Operation) -> Tensor:
+    output: Tensor = op.output
+    generator = torch.Generator().manual_seed(0)
+    if not output.is_floating_point():
+        # whole numbers: a draw of the same kind under the fixed generator
+        return torch.arange(output.numel()).remainder(int(output.max()) + 1).reshape(output.shape).to(output)
+    normal = name in ("randn", "randn_like", "normal", "normal_functional")
+    draw = torch.randn if normal else torch.rand
+    return draw(output.shape, generator=generator, dtype=torch.float64).to(output)
+
+
+def _write(op: Operation, value: Any) -> Tensor:
+    """The value in the output's memory, as an in-place operation's caller may go on with what it passed in."""
+    output: Tensor = op.output
+    if isinstance(value, Tensor):
+        return output.copy_(value.clone())
+    return output.fill_(value)
