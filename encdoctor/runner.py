@@ -8,15 +8,14 @@ from typing import Any
 
 from encdoctor.anatomy import anatomy_of, evidence_of, model_facts
 from encdoctor.contract import CallContract, contract_to_plain
-from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.excerpts import fingerprint, to_where
 from encdoctor.intent import Intent, read_intent
 from encdoctor.isolation import heartbeat
 from encdoctor.lab.binding import bind
 from encdoctor.lab.intervene import treatment
-from encdoctor.lab.lab import A_FORWARD, Broken, Lab, NotMeasured, untouched
+from encdoctor.lab.lab import A_BACKWARD, A_FORWARD, Broken, Lab, NotMeasured, untouched
 from encdoctor.lab.planner import left_out, needed, plan
-from encdoctor.limits import CALLS_RAISING
+from encdoctor.limits import CALLS_RAISING, HIDING
 from encdoctor.model import (
     Confidence,
     Finding,
@@ -89,7 +88,7 @@ def _judge(loaded: Loaded, options: Options, checks: Mapping[str, Check], lab: L
         for suspect in verdict
     ]
     report.capped += _try_fixes(lab, cases)
-    healed = _healed(lab, cases)
+    healed = _healed(cases)
     if healed is not None:
         cases += _go_on(healed, checks, verdicts, options)
     _explain(cases)
@@ -170,9 +169,9 @@ def _result(check: Check, verdict: Any, report: TargetReport) -> Result:
 
 def _undecided(check: Check, verdict: Undecided, report: TargetReport) -> Result:
     """What an exception made unmeasurable refers to the finding about the exception."""
-    crash = next((f.id for f in report.findings if f.measured.unit == CALLS_RAISING), None)
-    if verdict.settle == A_FORWARD and crash is not None:
-        return _outcome(check, Outcome.UNDECIDED, f"forward raises, see {crash}", f"mend {crash} first")
+    crash = next((f.id for f in report.findings if f.measured.unit in HIDING), None)
+    if verdict.settle in (A_FORWARD, A_BACKWARD) and crash is not None:
+        return _outcome(check, Outcome.UNDECIDED, f"it raises, see {crash}", f"mend {crash} first")
     return _outcome(check, Outcome.UNDECIDED, verdict.reason, verdict.settle)
 
 
@@ -244,12 +243,10 @@ def _explains(one: Case, other: Case) -> bool:
     return other is one
 
 
-def _healed(lab: Lab, cases: list[Case]) -> Lab | None:
-    """The lab under the fix that was confirmed for a forward that raises; None where the usual call runs."""
-    runs = lab.gathered(ForwardRuns)
-    if runs is None or runs.usual is None:
-        return None
-    return next((case.treated for case in cases if case.treated is not None), None)
+def _healed(cases: list[Case]) -> Lab | None:
+    """The lab under the confirmed fix of what hides other faults, an exception; None where nothing does."""
+    hiding = [case.treated for case in cases if case.suspect.limit.unit in HIDING]
+    return next((treated for treated in hiding if treated is not None), None)
 
 
 def _go_on(

@@ -12,7 +12,6 @@ import random
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
-from functools import cache
 from importlib import import_module, resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,8 +56,7 @@ def seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("seed"))
 
 
-@cache
-def examined(cls: Any, fast: bool, seed: int) -> TargetReport:
+def examined(cls: type[nn.Module], fast: bool, seed: int) -> TargetReport:
     torch.manual_seed(seed)
     loaded = from_object(cls, {}, f"{cls.__module__}:{cls.__qualname__}", Path.cwd())
     return runner.examine(loaded, Options(fast=fast, seed=seed), CHECKS)

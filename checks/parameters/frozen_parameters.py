@@ -29,7 +29,7 @@ References
 from __future__ import annotations
 
 from encdoctor.evidence.gradients import MOVES
-from encdoctor.evidence.state import Parts
+from encdoctor.evidence.parts import Parts
 from encdoctor.intent import Intent, What
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 

@@ -32,7 +32,7 @@ References
 
 from __future__ import annotations
 
-from encdoctor.evidence.state import Parts
+from encdoctor.evidence.parts import Parts
 from encdoctor.intent import Intent
 from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
 

@@ -20,7 +20,7 @@ When it does not apply
     No assignment ties anything, or the tie holds.
 
 Where it points
-    The assignment.
+    The line that replaces one of the two, then the line that ties them.
 
 References
     Press and Wolf 2017, Using the Output Embedding to Improve Language Models.
@@ -28,7 +28,7 @@ References
 
 from __future__ import annotations
 
-from encdoctor.evidence.state import Parts
+from encdoctor.evidence.parts import Parts
 from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("PRM004", "weight-tying-broken", Severity.ERROR)
@@ -45,7 +45,7 @@ def check(parts: Parts) -> Verdict:
             cause="one of them was replaced after the assignment",
             measured=float(len(parts.broken_ties)),
             limit=NONE,
-            where=(tie.place,),
+            where=tie.places,
             fix="initialise in place instead of replacing the parameter, or tie at the end of __init__",
             about=tie.left,
         )

@@ -34,8 +34,10 @@ class Sublayer:
     tells that elementwise operations alone lead around it (a residual, a gate), `expected` that one would: it stands
     between attention sites, or within a layer, keeps the shape, and is no cross-attention. `norm_before` tells that
     a norm stands in the branch before its first map, `norm_in_branch` after its last, `norm_on_stream` that its
-    input is itself the output of a norm on the stream. `skips_over` tells that the sum joins a tensor from before
-    another sublayer's residual. `coefficients` are the plain numbers on the skip and on the branch.
+    input is itself the output of a norm on the stream, which lies in the module `stream_norm`; `sum_in` is the module
+    of the sum. `skips_over` tells that the sum joins a tensor from before
+    another sublayer's residual. `coefficients` are the plain numbers on the skip and on the branch, the sizes typical
+    root mean squares of the stream before and after and of the branch, `pairs` linear maps without anything between.
     """
 
     kind: Kind
@@ -50,6 +52,8 @@ class Sublayer:
     linears: int
     activations: int
     sites: int
+    stream_norm: str = ""
+    sum_in: str = ""
     skips_over: bool = False
     coefficients: tuple[float, float] = (1.0, 1.0)
     size_in: float = 0.0
@@ -83,7 +87,9 @@ class Blocks:
     """The stream from the first sublayer to the output. `understood` is False, with `why`, where it was not seen.
 
     `final_norm` tells that a norm acts on the stream after its last sum; `final` is where the stream is handed on.
-    `norms` and `dropouts` act on the stream as a whole after the first sublayer, the latter in train mode.
+    `dead` are sites whose result does not reach the output. `dropouts` (in train mode) and `batch_norms` act on the
+    stream as a whole; `across_samples` is how far other samples move in train mode when one is changed, measured only
+    where there is batch norm. `sites` counts attention sites.
     """
 
     understood: bool
@@ -95,6 +101,7 @@ class Blocks:
     dropouts: tuple[OnStream, ...] = ()
     batch_norms: tuple[OnStream, ...] = ()
     across_samples: float = 0.0
+    sites: int = 0
 
     def residual(self) -> tuple[Sublayer, ...]:
         """Sublayers with a way around them."""

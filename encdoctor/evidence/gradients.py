@@ -69,6 +69,25 @@ class Gradients:
         return tuple(p for p in self.parameters if not p.gradient and (p.moves_output or 0.0) > MOVES)
 
 
+@dataclass(frozen=True)
+class Backwards:
+    """Backward in situations where it goes wrong though forward does not.
+
+    `bad` names parameters (and the input) whose gradient is not finite for zeros at padding, `bad_call` and `bad_place`
+    the call that makes it so. `lost_in_train` names parameters that get a gradient in eval mode and none in train mode,
+    `recomputed_at` the calls of checkpointing there. `raised` is what backward raised, `written_at` the in-place
+    operations that may be why.
+    """
+
+    bad: tuple[str, ...] = ()
+    bad_call: str = ""
+    bad_place: Place = Place()
+    lost_in_train: tuple[str, ...] = ()
+    recomputed_at: tuple[Place, ...] = ()
+    raised: str = ""
+    written_at: tuple[Place, ...] = ()
+
+
 # A change of a parameter by its own size that moves the output by less than this, relative, is round-off: float64
 # keeps 2e-16 and a key bias, which softmax ignores by a theorem, moves outputs by up to 1e-12.
 MOVES = 1e-9

@@ -50,7 +50,7 @@ class Repeats:
 
     `chance` compares two random seeds, `state` a call before and after a call of another shape (`after_other` is what the
     repeated call raised). `draws` is filled where chance matters. `switches` names global settings that differ after a
-    forward, `reseeds` the generators that it sets. `deliberate` quotes where chance or state is declared.
+    forward, `reseeds` the generators that it sets, `sets` the line. `deliberate` quotes where chance or state is declared.
     """
 
     chance: float
@@ -63,6 +63,7 @@ class Repeats:
     reseeds: tuple[str, ...]
     root: Place
     deliberate: str = ""
+    sets: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class TrainMode:
 
     `draws` are those of train mode. `difference` is between the outputs of the two modes once every dropout is replaced
     by its mean, None where something else is drawn (`why`). `declared` lists dropout rates above 0 that constructor
-    arguments or settings name.
+    arguments or settings name. `reads_mode` are the lines that read `self.training`.
     """
 
     draws: tuple[Draw, ...]
@@ -89,6 +90,5 @@ class TrainMode:
     declared: tuple[tuple[str, float], ...]
     difference: float | None
     why: str
-    batch_norms: tuple[str, ...]
     root: Place
-    first: Place | None = None
+    reads_mode: tuple[Place, ...] = ()

@@ -64,13 +64,13 @@ def make_content(contract: CallContract, situation: Situation, keep: Tensor) -> 
         other = _draw(contract, axes, 2_000_003 + situation.seed, situation.dtype, scale=REPLACED_SCALE)
         if contract.input is InputKind.IDS:
             other = _different(real, other, contract)
-        is_real = _along(contract, keep, real)
+        is_real = along(contract, keep, real)
         real = torch.where(is_real, real, padding)
         if situation.replaced:
             changed = torch.zeros_like(keep)
             for sample, position in situation.replaced:
                 changed[sample, position] = True
-            real = torch.where(_along(contract, changed, real), other, real)
+            real = torch.where(along(contract, changed, real), other, real)
         if contract.mask is not None and contract.mask.pad_id is not None:
             pad = torch.full_like(real, contract.mask.pad_id)
             real = torch.where(is_real, real, pad)
@@ -130,7 +130,7 @@ def _ordinary_ids(contract: CallContract) -> list[int]:
     return ordinary or list(range(vocab))
 
 
-def _along(contract: CallContract, flags: Tensor, content: Tensor) -> Tensor:
+def along(contract: CallContract, flags: Tensor, content: Tensor) -> Tensor:
     """(B, S) flags, broadcast over the content's other axes."""
     batch, sequence = contract.shape.index("B"), contract.shape.index("S")
     shaped = flags if batch < sequence else flags.t()

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import torch
+
 from encdoctor.evidence.blocks import Blocks, DeadSite, Kind, LinearPair, OnStream, Sublayer
 from encdoctor.lab.cuts import typical
+from encdoctor.lab.influence import relative_change
 from encdoctor.lab.lab import Lab, Treatment
 from encdoctor.lab.outputs import pick
 from encdoctor.lab.sites import base_name, score_paths
@@ -63,15 +66,18 @@ def gather_blocks(lab: Lab) -> Blocks:
     after = [step for step in steps if body and step.start >= body[-1].end]
     # a norm behind a head's first map normalises the head's hidden units, not the stream
     on_stream = _until_work(after)
+    batch_norms = tuple(_batch_norms(stream, body))
     return Blocks(
-        understood=bool(living) or bool(sites),
+        understood=bool(sites),
         why="" if sites else "no attention was recognised",
         sublayers=tuple(reader.sublayer(region) for region in body),
         final_norm=any(stream.normed(n) for step in on_stream for n in step.inside),
         final=(stream.nodes[body[-1].end].place,) if body else (),
         dead=tuple(_dead(stream, sites)),
         dropouts=_dropouts(lab) if len(body) > 1 else (),
-        batch_norms=tuple(_batch_norms(stream, body)),
+        batch_norms=batch_norms,
+        across_samples=_across_samples(lab) if batch_norms else 0.0,
+        sites=len(sites),
     )
 
 
@@ -146,6 +152,7 @@ class _Reader:
         norms = [n for n in inside if self.stream.normed(n)]
         kind = Kind.ATTENTION if region.sites else Kind.FEED_FORWARD if linears else Kind.OTHER
         skip, branch = self._operands(region)
+        norm = self._stream_norm(region.start)
         return Sublayer(
             kind=kind,
             layer=self._layer(region),
@@ -155,10 +162,12 @@ class _Reader:
             expected=self.expects_bypass(region),
             norm_before=bool(linears) and all(self._reads_norm(region, n) for n in self._entries(region, linears)),
             norm_in_branch=any(n > max(linears, default=0) and n != region.end for n in norms),
-            norm_on_stream=self._is_normed(region.start),
+            norm_on_stream=norm is not None,
             linears=len(linears),
             activations=sum(self._is_activation(n) for n in inside),
             sites=len(region.sites),
+            stream_norm="" if norm is None else self.nodes[norm].module,
+            sum_in=self.nodes[region.end].module,
             skips_over=region.bypass and self._skips_over(region, branch),
             coefficients=(_factor(self.stream, skip), _factor(self.stream, branch)),
             size_in=self._size(region.start),
@@ -278,18 +287,16 @@ class _Reader:
                 return
             n = self.stream.norms.get(n, sources[-1])
 
-    def _is_normed(self, n: int) -> bool:
-        """Whether a stream point is the output of a norm, gain and shift included."""
+    def _stream_norm(self, n: int) -> int | None:
+        """The norm whose output a stream point is, gain and shift included."""
         for _ in range(8):
-            if n == INPUT:
-                return False
-            if self.stream.normed(n):
-                return True
+            if n == INPUT or self.stream.normed(n):
+                break
             sources = set(self.stream.sources[n])
             if base_name(self.nodes[n].op) not in MOVES | {"mul", "add"} or len(sources) != 1:
-                return False
+                break
             n = sources.pop()
-        return False
+        return n if n != INPUT and self.stream.normed(n) else None
 
     # ---- feed-forward --------------------------------------------------------------------------------------------
 
@@ -415,6 +422,8 @@ def _dropouts(lab: Lab) -> tuple[OnStream, ...]:
     sites = _sites(trace)
     steps = stream.steps(stream.trunk())
     regions = [region for region in _regions(stream, steps, sites) if region.bypass]
+    first = next((i for i, region in enumerate(regions) if region.sites), len(regions))
+    regions = regions[first:]
     if len(regions) < 2:
         return ()
     ends, found, on_sum = {region.end for region in regions}, [], False
@@ -425,6 +434,19 @@ def _dropouts(lab: Lab) -> tuple[OnStream, ...]:
         elif on_sum and step.start < regions[-1].start and _drops(stream, node):
             found.append(OnStream("dropout", node.module, node.place, node.foreign))
     return tuple(found)
+
+
+def _across_samples(lab: Lab) -> float:
+    """How far other samples move in train mode when the first one's content changes; dropout falls alike in both."""
+    fresh = lab.under(Treatment())
+    plain = replace(lab.full, dtype=lab.dtype, training=True)
+    before = fresh.run(plain)
+    after = fresh.run(replace(plain, replaced=tuple((0, p) for p in range(plain.length))))
+    if before.output is None or after.output is None or before.output.shape != after.output.shape:
+        return 0.0
+    others = torch.zeros(before.output.shape[:2], dtype=torch.bool, device=before.output.device)
+    others[1:] = True
+    return relative_change(before.output, after.output, others)
 
 
 def _drops(stream: Stream, node: Node) -> bool:

@@ -32,6 +32,7 @@ class Step:
     sources: tuple[int, ...]
     activation: float
     gradient: float | None = None
+    finite: bool = True
 
 
 @dataclass
@@ -51,7 +52,7 @@ class FlowRecorder(TorchFunctionMode):
         super().__init__()
         self.flow = Flow()
         self._origin, self._path = origin, path
-        self._content = content
+        self.content = content
         self._made: dict[int, tuple[int, Tensor]] = {}
         self._off: list[Place] = []
 
@@ -85,7 +86,7 @@ class FlowRecorder(TorchFunctionMode):
         index = len(self.flow.steps)
         step = Step(index, name, place, known, typical(tensor))
         self.flow.steps.append(step)
-        if any(t is self._content for t in sources):
+        if any(t is self.content for t in sources):
             self.flow.starts.add(index)
         self._made[id(tensor)] = (index, tensor)
         if tensor.requires_grad:
@@ -158,6 +159,23 @@ def rms(tensor: Tensor) -> float:
     return float(tensor.detach().double().square().mean().sqrt()) if tensor.numel() else 0.0
 
 
+def first_bad_gradient(flow: Flow) -> Step | None:
+    """The call whose own gradient is finite and that hands back one that is not, the first on the way back.
+
+    A tensor that several calls read sums what they hand back: one of them is to blame only where the others' own
+    gradients are finite.
+    """
+    readers: dict[int, list[Step]] = {}
+    for step in flow.steps:
+        for source in step.sources:
+            readers.setdefault(source, []).append(step)
+    for step in reversed(flow.steps):
+        bad = [s for s in step.sources if not flow.steps[s].finite]
+        if step.gradient is not None and any(all(r.finite for r in readers[s]) for s in bad):
+            return step
+    return None
+
+
 def typical(tensor: Tensor) -> float:
     """The median over rows, those that are zero left out, of the root mean square along the last axis.
 
@@ -172,6 +190,7 @@ def typical(tensor: Tensor) -> float:
 
 def _store(step: Step, grad: Tensor) -> None:
     step.gradient = typical(grad)
+    step.finite = step.finite and bool(torch.isfinite(grad).all())
 
 
 def _flat(value: Any) -> list[Any]:

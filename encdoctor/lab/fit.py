@@ -71,7 +71,7 @@ def _train(lab: Lab, rate: float, steps: int, goal: float) -> list[float]:
             assert optimiser is not None
             optimiser.zero_grad()
             lab.count("backward")
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
     return losses
 

@@ -8,18 +8,21 @@ from typing import Any
 from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
 from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.embeddings import EmbeddingScale
-from encdoctor.evidence.gradients import Gradients
+from encdoctor.evidence.gradients import Backwards, Gradients
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
 from encdoctor.evidence.leaks import PaddingAmount, PaddingEntry
 from encdoctor.evidence.learning import TinyFit
 from encdoctor.evidence.mixing import SampleCrossing, TokenMixing
+from encdoctor.evidence.modes import Repeats, TrainMode
 from encdoctor.evidence.modules import ModuleTree
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
+from encdoctor.evidence.positions import Order
 from encdoctor.evidence.runs import ForwardRuns
-from encdoctor.evidence.state import Parts
+from encdoctor.evidence.parts import Parts
 from encdoctor.evidence.scores import AttentionWeights, Scores
 from encdoctor.lab.attention import gather_attention, gather_unmasked
 from encdoctor.lab.attention_weights import gather_weights
+from encdoctor.lab.backwards import gather_backwards
 from encdoctor.lab.blocks import gather_blocks
 from encdoctor.lab.crossing import gather_crossing
 from encdoctor.lab.embeddings import gather_embedding_scale
@@ -29,10 +32,12 @@ from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.leaks import gather_amount, gather_entry
 from encdoctor.lab.mixing import gather_token_mixing
+from encdoctor.lab.modes import gather_repeats, gather_train_mode
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.numerics import gather_empty_row, gather_half
+from encdoctor.lab.order import gather_order
 from encdoctor.lab.runs import gather_runs
-from encdoctor.lab.state import gather_parts
+from encdoctor.lab.parts import gather_parts
 from encdoctor.lab.scores import gather_scores
 
 # In the order in which they run: cheap probes first, training last.
@@ -49,12 +54,16 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     AttentionWeights: gather_weights,
     InfluenceMatrix: gather_matrix,
     UnmaskedSites: gather_unmasked,
+    Order: gather_order,
     TokenMixing: gather_token_mixing,
     SampleCrossing: gather_crossing,
     EmbeddingScale: gather_embedding_scale,
     EmptyRow: gather_empty_row,
     HalfPrecision: gather_half,
+    Repeats: gather_repeats,
+    TrainMode: gather_train_mode,
     Gradients: gather_gradients,
+    Backwards: gather_backwards,
     Parts: gather_parts,
     TinyFit: gather_fit,
 }

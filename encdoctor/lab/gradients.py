@@ -71,11 +71,7 @@ def backward(lab: Lab, model: nn.Module, situation: Situation) -> tuple[Flow, Te
         recorders[0].finish(pick(ran.raw, lab.contract.output))
         if not output.requires_grad:
             return flow, output.detach()
-        lab.count("backward")
-        try:
-            projection_loss(lab, output, situation).backward()  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            raise NotMeasured(f"backward raised {type(error).__name__}: {str(error).splitlines()[0]}") from error
+        lab.backward(projection_loss(lab, output, situation))
     return flow, output.detach()
 
 

@@ -3,8 +3,10 @@
 A `Trial` of a check is turned into a `Treatment` here. Kinds: `mask_keys` (hide padded keys before the softmax),
 `mask_instead` (in place of what a masking operation did, hide padded keys), `causal_instead` (hide later and padded
 keys), `causal_keys` (the same at the softmax), `flip_mask` (pass the opposite), `scale` (multiply an operation's output), `reshape_views` (reshape where view
-was called), `pool_real` (pool over real positions), `without_mask` (leave a mask out), `zero_padding` (set padded positions to
-zero before an operation), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range), `softmax_dim` (softmax over the axis `value`).
+was called), `out_of_place` (a new tensor instead of `x += y`), `pool_real` (pool over real positions), `without_mask` (leave a mask out), `zero_padding` (set padded positions to
+zero before an operation), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range), `softmax_dim` (softmax over the axis `value`),
+`without_chance` (dropout by its mean, other draws by one fixed draw), `clone_inputs` (hand the model copies), `forget`
+(put back what modules kept from the last call).
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from torch.overrides import TorchFunctionMode
 
 from encdoctor.contract import MaskMeaning
 from encdoctor.lab.batches import keep_mask
+from encdoctor.lab.chance import without_chance
 from encdoctor.lab.cuts import Bypass
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
 from encdoctor.lab.repairs import REPAIRS
 from encdoctor.lab.situations import Situation
+from encdoctor.lab.state import clone_inputs, forget
 from encdoctor.lab.trace import Edit, Operation
 from encdoctor.model import Trial
 
@@ -37,6 +41,8 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
         return Treatment(contract=_flipped(lab))
     if trial.kind == "reshape_views":
         return Treatment(function_mode=ReshapeViews)
+    if trial.kind == "out_of_place":
+        return Treatment(function_mode=OutOfPlace)
     if trial.kind == "bypass":
         return Treatment(function_mode=lambda: Bypass(lab.origin, trial.at))
     if trial.kind in MASKING:
@@ -45,10 +51,15 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
         return Treatment(edits=dict.fromkeys(trial.at, masking_edit(lab, trial.kind)))
     if trial.kind in REPAIRS:
         return REPAIRS[trial.kind](lab, trial)
+    if trial.kind == "clone_inputs":
+        return Treatment(prepare=clone_inputs)
+    if trial.kind == "forget":
+        return Treatment(prepare=forget)
     makers: dict[str, Callable[[Trial], Edit]] = {
         "float32": lambda t: _in_float32,
         "scale": lambda t: _scaled(1.0 if t.value is None else t.value),
         "finite": lambda t: _finite,
+        "without_chance": lambda t: without_chance(),
         "softmax_dim": lambda t: _softmax_over(int(t.value or 0)),
     }
     if trial.kind not in makers:
@@ -105,6 +116,17 @@ class ReshapeViews(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.view and len(args) > 1 and not isinstance(args[1], torch.dtype):
             return args[0].reshape(*args[1:])
+        return func(*args, **(kwargs or {}))
+
+
+class OutOfPlace(TorchFunctionMode):
+    """Makes a new tensor where an operator writes into an old one (`x += y`)."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__", "add_", "sub_", "mul_", "div_"):
+            plain = getattr(Tensor, name.strip("_").removeprefix("i").replace("truediv", "div"))
+            return plain(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 

@@ -55,6 +55,7 @@ class Ran:
 
 
 A_FORWARD = "a forward that runs"
+A_BACKWARD = "a backward that runs"
 
 
 class NotMeasured(Exception):
@@ -278,6 +279,15 @@ class Lab:
                 model.eval()
             tracer.trace.unregistered = list(path.unregistered.values())
         return tracer.trace
+
+    def backward(self, loss: Tensor) -> None:
+        """One backward, booked. Raises NotMeasured for what it raises."""
+        self.count("backward")
+        try:
+            with quiet():
+                loss.backward()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise NotMeasured(f"backward raised {_last_line(error)}", A_BACKWARD) from error
 
     def count(self, what: str) -> None:
         """Books one pass to the evidence being gathered."""

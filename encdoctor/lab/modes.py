@@ -17,8 +17,18 @@ from encdoctor.lab.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab, NotMeasured, Ran, Treatment
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.source import attribute_line, class_place
-from encdoctor.lab.state import fingerprints, random_states, seed_all, set_in_forward, size_of, switches
-from encdoctor.lab.trace import Trace
+from encdoctor.lab.state import (
+    Fingerprints,
+    fingerprints,
+    lines_that_read_training,
+    lines_that_set_globals,
+    random_states,
+    seed_all,
+    set_in_forward,
+    size_of,
+    switches,
+)
+from encdoctor.lab.trace import CONTENT, MASK, Trace
 from encdoctor.model import Place
 from encdoctor.signatures import as_mapping, config_objects
 
@@ -36,6 +46,7 @@ def gather_repeats(lab: Lab) -> Repeats:
     """Four forwards of one copy: as usual, another shape, as usual, another seed."""
     situation = replace(lab.padded, dtype=lab.own_dtype)
     model = lab.fresh()
+    torch.set_grad_enabled(True)
     at_start, before = fingerprints(model), switches()
     first, states = _call(lab, model, situation, 0)
     if first.output is None:
@@ -48,6 +59,8 @@ def gather_repeats(lab: Lab) -> Repeats:
     chance = _change(lab, again, seeded, situation)
     state = _change(lab, first, again, situation)
     draws = tuple(draws_in(lab.trace(situation))) if chance > SAME else ()
+    changed = tuple(name for name in before if before[name] != after[name])
+    reseeds = tuple(name for name in states if states[name] == others[name])
     return Repeats(
         chance=chance,
         state=state,
@@ -55,10 +68,11 @@ def gather_repeats(lab: Lab) -> Repeats:
         draws=draws,
         mutated=tuple(_mutated(lab, situation, first.call)),
         kept=tuple(_kept(lab, model, at_start, left, grown, fingerprints(model))),
-        switches=tuple(name for name in before if before[name] != after[name]),
-        reseeds=tuple(name for name in states if states[name] == others[name]),
+        switches=changed,
+        reseeds=reseeds,
         root=class_place(lab.origin, model),
         deliberate=_deliberate(lab),
+        sets=next(lines_that_set_globals(lab.origin, model), None) if changed or reseeds else None,
     )
 
 
@@ -66,8 +80,9 @@ def _call(lab: Lab, model: nn.Module, situation: Situation, seed: int) -> tuple[
     """One forward under a seed of its own, on the situation's contents, and where it leaves the generators."""
     call = make_call(lab.contract, situation, lab.device)
     seed_all(seed)
-    with torch.no_grad():
-        ran = lab.forward(model, replace(situation, seed=situation.seed + seed), call)
+    # not under no_grad, whose end would hide that forward switched gradients off; the lab restores the switch
+    torch.set_grad_enabled(True)
+    ran = lab.forward(model, replace(situation, seed=situation.seed + seed), call)
     return ran, random_states()
 
 
@@ -93,7 +108,7 @@ def _mutated(lab: Lab, situation: Situation, used: Call) -> Iterator[Mutation]:
     for name, before, after in _tensors(lab, clean, used):
         if before.shape == after.shape and not torch.equal(before, after):
             change = float((before.double() - after.double()).abs().max()) if before.dtype is not torch.bool else 1.0
-            place = _writer(lab.trace(situation), name, lab, situation) or class_place(lab.origin, lab.model)
+            place = _writer(lab.trace(situation)) or class_place(lab.origin, lab.model)
             yield Mutation(name, change, place)
 
 
@@ -105,11 +120,10 @@ def _tensors(lab: Lab, clean: Call, used: Call) -> Iterator[tuple[str, Tensor, T
             yield name, value, other
 
 
-def _writer(trace: Trace, argument: str, lab: Lab, situation: Situation) -> Place | None:
+def _writer(trace: Trace) -> Place | None:
     """The first operation that writes into memory that the caller passed in."""
-    leaves = {
-        ref.tensor.data_ptr() for node in trace.nodes for ref in node.refs if ref.node < 0 and ref.taint and not _is_parameter(ref.tensor)
-    }
+    passed = [r for node in trace.nodes for r in node.refs if r.node < 0 and r.taint & (CONTENT | MASK)]
+    leaves = {r.tensor.data_ptr() for r in passed}
     for node in trace.nodes:
         writes = node.op.endswith("_") and not node.op.startswith("_")
         if writes and node.refs and node.refs[0].tensor.data_ptr() in leaves:
@@ -117,15 +131,11 @@ def _writer(trace: Trace, argument: str, lab: Lab, situation: Situation) -> Plac
     return None
 
 
-def _is_parameter(tensor: Tensor) -> bool:
-    return isinstance(tensor, nn.Parameter)
-
-
-def _kept(lab: Lab, model: nn.Module, start: dict, first: dict, third: dict, fourth: dict) -> Iterator[Kept]:  # type: ignore[type-arg]
-    for key, value in fourth.items():
+def _kept(lab: Lab, model: nn.Module, start: Fingerprints, *later: Fingerprints) -> Iterator[Kept]:
+    for key, value in later[-1].items():
         if start.get(key) == value:
             continue
-        sizes = [size_of(prints.get(key)) for prints in (first, third, fourth)]
+        sizes = [size_of(prints.get(key)) for prints in later]
         grows = sizes[0] < sizes[1] < sizes[2]
         yield Kept(*key, set_in_forward(lab.origin, model, *key), grows)
 
@@ -162,8 +172,8 @@ def gather_train_mode(lab: Lab) -> TrainMode:
         tuple(_declared_rates(lab)),
         difference,
         why,
-        norms,
         class_place(lab.origin, model),
+        tuple(lines_that_read_training(lab.origin, model)) if difference else (),
     )
 
 

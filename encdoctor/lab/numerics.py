@@ -74,11 +74,10 @@ def _bad_gradients(lab: Lab, situation: Situation) -> tuple[tuple[str, ...], int
         ran = lab.forward(model, replace(situation, grad=True))
         if ran.output is None or not ran.output.requires_grad:
             return (), 0
-        lab.count("backward")
         # rows of the empty sample are not real, so the loss never reads them; a pooled vector of it is left out
         output = ran.output[[0, 2]]
         kept = replace(situation, lengths=(situation.lengths[0], situation.lengths[2]))
-        projection_loss(lab, output, kept).backward()  # type: ignore[no-untyped-call]
+        projection_loss(lab, output, kept).backward()
     named = [(n, p.grad) for n, p in model.named_parameters() if p.grad is not None]
     return tuple(n for n, g in named if not bool(torch.isfinite(g).all())), len(named)
 

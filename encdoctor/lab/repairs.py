@@ -1,7 +1,8 @@
 """Repairs of shapes, embeddings and positions that are tried on a running model.
 
 Kinds: `keep_positions` (rearrange axes so that every position stays whole), `batch_first` (flip that flag of torch's
-attention modules), `add_positions` (add a sinusoid to what an operation gives).
+attention modules), `add_positions` (add a sinusoid to what an operation gives), `positions_along_sequence` (in place of what
+a sum adds along the batch, a sinusoid along the sequence).
 """
 
 from __future__ import annotations
@@ -69,6 +70,22 @@ def _add_positions(lab: Lab, trial: Trial) -> Treatment:
     return Treatment(edits=dict.fromkeys(trial.at, edit))
 
 
+def _positions_along_sequence(lab: Lab, trial: Trial) -> Treatment:
+    def edit(op: Operation) -> Tensor:
+        """A sum whose second part varies along the batch, with that part's rows given to the positions instead."""
+        output: Tensor = op.output
+        samples, length = op.keep.shape
+        batch, axis = axis_of(output, samples), axis_of(output, length)
+        added = [a for a in op.args if isinstance(a, Tensor) and a.shape != output.shape]
+        if batch is None or axis is None or len(added) != 1:
+            raise NotMeasured("what is added along the batch was not recognised")
+        shape = [1] * output.dim()
+        shape[axis], shape[-1] = length, output.shape[-1]
+        return output - added[0] + sinusoid(length, output.shape[-1]).to(output).reshape(shape)
+
+    return Treatment(edits=dict.fromkeys(trial.at, edit))
+
+
 def sinusoid(length: int, width: int) -> Tensor:
     """The table of Vaswani et al. 2017, (length, width), float64."""
     rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(1e4) / width))
@@ -80,4 +97,5 @@ REPAIRS: dict[str, Callable[[Lab, Trial], Treatment]] = {
     "keep_positions": _keep_positions,
     "batch_first": _batch_first,
     "add_positions": _add_positions,
+    "positions_along_sequence": _positions_along_sequence,
 }

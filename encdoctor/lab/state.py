@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,46 @@ def _names(target: ast.expr, attribute: str) -> bool:
     return is_own and isinstance(target, ast.Attribute) and target.attr == attribute
 
 
+SETTERS = {
+    "manual_seed", "seed", "set_default_dtype", "set_grad_enabled", "set_num_threads", "set_float32_matmul_precision",
+    "use_deterministic_algorithms", "set_detect_anomaly", "set_fastpath_enabled", "set_default_tensor_type", "set_rng_state",
+}  # fmt: skip
+
+
+def lines_that_set_globals(origin: Origin, model: nn.Module) -> Iterator[Place]:
+    """Calls outside constructors that make a global setting."""
+
+    def sets(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SETTERS
+
+    return _lines(origin, model, sets)
+
+
+def lines_that_read_training(origin: Origin, model: nn.Module) -> Iterator[Place]:
+    """Where `self.training` is read."""
+
+    def reads(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == "training" and isinstance(node.ctx, ast.Load)
+
+    return _lines(origin, model, reads)
+
+
+def _lines(origin: Origin, model: nn.Module, wanted: Callable[[ast.AST], bool]) -> Iterator[Place]:
+    """Lines of the model's classes, outside constructors, that hold what is wanted."""
+    seen: set[type] = set()
+    for owner, module in model.named_modules():
+        cls = type(module)
+        found = None if cls in seen or cls.__module__.startswith("torch.") else class_tree(cls)
+        seen.add(cls)
+        if found is None:
+            continue
+        tree, file, before = found
+        methods = [m for m in tree.body if isinstance(m, ast.FunctionDef) and m.name != "__init__"]
+        for node in (node for method in methods for node in ast.walk(method) if wanted(node)):
+            own = origin.owns(cls.__module__, file)
+            yield Place(owner, cls.__name__, file, before + node.lineno, own)  # type: ignore[attr-defined]
+
+
 def switches() -> dict[str, Any]:
     """The process-wide settings that a forward has no business to change."""
     return {
@@ -114,3 +154,44 @@ def seed_all(seed: int) -> None:
     """Python's and NumPy's generators; torch's is set by the lab for each run."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
+
+
+def clone_inputs(model: nn.Module) -> None:
+    """From now on the model is handed copies of the caller's tensors."""
+
+    def copies(_: nn.Module, args: Any, kwargs: Any) -> Any:
+        return _cloned(args), {name: _cloned(value) for name, value in kwargs.items()}
+
+    model.register_forward_pre_hook(copies, with_kwargs=True)
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.clone()
+    if isinstance(value, dict):
+        return {name: _cloned(item) for name, item in value.items()}
+    return type(value)(map(_cloned, value)) if type(value) in (list, tuple) else value
+
+
+def forget(model: nn.Module) -> None:
+    """From now on every call finds the modules' attributes and buffers as they are now."""
+    kept = [(module, _attributes(module), dict(module._buffers)) for module in model.modules()]
+    values = {id(b): b.clone() for _, _, buffers in kept for b in buffers.values() if b is not None}
+
+    def restore(_: nn.Module, args: Any) -> None:
+        for module, attributes, buffers in kept:
+            for name in set(vars(module)) - _MACHINERY - set(attributes):
+                delattr(module, name)
+            vars(module).update(_attributes_copied(attributes))
+            module._buffers = {n: None if b is None else values[id(b)].clone() for n, b in buffers.items()}
+
+    model.register_forward_pre_hook(restore)
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    return _attributes_copied({name: value for name, value in vars(module).items() if name not in _MACHINERY})
+
+
+def _attributes_copied(attributes: dict[str, Any]) -> dict[str, Any]:
+    containers = (list, dict, set)
+    return {n: v.copy() if type(v) in containers else v.clone() if type(v) is Tensor else v for n, v in attributes.items()}

@@ -36,7 +36,7 @@ class Broken_odds_divided_by_nothing(PlainEncoder):
 
 
 class Broken_mean_over_nothing(SdpaEncoder):
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """input_ids: (B, S). attention_mask: (B, S) int, 1 for tokens and 0 for padding."""
         hidden = super().forward(input_ids, attention_mask)
         kept = attention_mask[..., None].to(hidden.dtype)

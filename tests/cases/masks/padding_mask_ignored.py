@@ -62,7 +62,7 @@ class Broken_lengths_dropped(LengthsEncoder):
 
 
 class Sound_takes_no_mask(PlainEncoder):
-    def forward(self, ids: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, ids: Tensor) -> Tensor:
         """ids: (B, S) token ids, all of one length."""
         return self.encode(self.embed(ids), None)
 

@@ -39,11 +39,14 @@ class UnusedPart:
 
 @dataclass(frozen=True)
 class BrokenTie:
-    """An assignment in the source that ties two parameters, which are two when the model is built."""
+    """An assignment in the source that ties two parameters, which are two when the model is built.
+
+    `places` lists assignments that replace one of them, then the tie itself.
+    """
 
     left: str
     right: str
-    place: Place
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
