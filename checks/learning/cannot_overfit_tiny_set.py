@@ -29,14 +29,17 @@ from __future__ import annotations
 
 from encdoctor.evidence.learning import TinyFit
 from encdoctor.evidence.modules import ModuleTree
+from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Undecided, Verdict
 
 RULE = Rule("FIT001", "cannot-overfit-tiny-set", Severity.ERROR)
 
 
-def check(fit: TinyFit, modules: ModuleTree) -> Verdict:
+def check(fit: TinyFit, modules: ModuleTree, outputs: OutputFacts | None) -> Verdict:
     if not fit.measured:
         return NotApplicable(fit.why)
+    if outputs is not None and outputs.depends == 0:
+        return NotApplicable("the output does not depend on the input: constant-output says where")
     goal = Limit(fit.goal, "nats of loss", f"a tenth of chance, ln 4 = {fit.chance:.3g}; healthy encoders need 4 to 61 steps")
     if fit.reached:
         return Passed(fit.losses[-1])

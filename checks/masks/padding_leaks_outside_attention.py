@@ -31,7 +31,7 @@ References
 from __future__ import annotations
 
 from encdoctor.evidence.attention import AttentionSites
-from encdoctor.evidence.influence import PaddingInfluence
+from encdoctor.evidence.influence import PaddingInfluence, SampleMixing
 from encdoctor.evidence.leaks import PaddingEntry, Way
 from encdoctor.limits import PADDING_MOVES_NOTHING
 from encdoctor.model import NotApplicable, Passed, Rule, Severity, Suspect, Trial, Verdict
@@ -40,12 +40,16 @@ RULE = Rule("MSK023", "padding-leaks-outside-attention", Severity.ERROR)
 NORMS = {"native_group_norm", "native_batch_norm", "mean", "var", "var_mean", "std", "std_mean"}
 
 
-def check(padding: PaddingInfluence, attention: AttentionSites, entering: PaddingEntry) -> Verdict:
+def check(
+    padding: PaddingInfluence, attention: AttentionSites, entering: PaddingEntry, mixing: SampleMixing
+) -> Verdict:
     if not padding.measured:
         return NotApplicable(padding.why)
     entry = entering.entry
     if not padding.leaks or entry is None or entry.way is not Way.OTHER:
         return Passed(padding.on_padding)
+    if entry.rearranges or mixing.across > 0:
+        return Passed(padding.on_padding, "tokens or samples are mixed up there, which is another rule's to say")
     if attention.sites and not any(site.reads_mask() for site in attention.sites):
         return Passed(padding.on_padding, "attention is not masked either")
     statistics = entry.operation in NORMS

@@ -46,16 +46,16 @@ def check(contract: CallContract, order: Order, intent: Intent) -> Verdict:
         return NotApplicable(f"no positions are meant: {declared.source if declared else ''}")
     if order.permuted > order.noise or order.rows > order.noise:
         return Passed(order.permuted)
-    ids = contract.input is InputKind.IDS
+    vectors = contract.input is InputKind.EMBEDDINGS or not order.projected
     return Suspect(
         RULE,
         message="order plays no role: permuted tokens give permuted outputs",
         cause="no position is added, rotated or biased in"
-        + ("" if ids else "; the encoder takes vectors, to which the caller may have added positions"),
+        + ("; the encoder takes vectors, to which the caller may have added positions" if vectors else ""),
         measured=order.permuted,
         limit=ORDER_MATTERS,
         where=(order.first,),
         fix="add position vectors where tokens become vectors, or use rotary or relative positions",
         trials=(Trial("add_positions", (order.key,)),) if order.key else (),
-        severity=None if ids and not intent.installed else Severity.NOTE,
+        severity=Severity.NOTE if vectors or intent.installed else None,
     )

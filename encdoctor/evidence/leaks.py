@@ -20,7 +20,8 @@ class Way(StrEnum):
 class Entry:
     """The first operation whose output at real positions depends on padding, while its inputs there do not.
 
-    `site` is the softmax of the attention site it belongs to, "" elsewhere.
+    `site` is the softmax of the attention site it belongs to, "" elsewhere; `rearranges` tells that the operation computes
+    nothing and moves numbers to other places.
     """
 
     key: str
@@ -30,6 +31,7 @@ class Entry:
     foreign: bool
     way: Way
     site: str = ""
+    rearranges: bool = False
 
 
 @dataclass(frozen=True)

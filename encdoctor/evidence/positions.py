@@ -16,7 +16,8 @@ class Order:
 
     `permuted` is how far outputs are from the permuted outputs (0: order plays no role), `rows` how far the rows of equal
     sentences differ, both relative to the largest output; `noise` is what round-off may do. `key` is the operation
-    that first gives a vector for each token, `first` its line; `differ_keys` and `differ` are the operation, and its line,
+    that first gives a vector for each token, `first` its line, `projected` tells that it is a lookup or a projection to
+    another width than the input's; `differ_keys` and `differ` are the operation, and its line,
     after which rows of equal sentences differ.
     """
 
@@ -27,6 +28,7 @@ class Order:
     noise: float = 0.0
     key: str = ""
     first: Place = Place()
+    projected: bool = False
     differ_keys: tuple[str, ...] = ()
     differ: tuple[Place, ...] = ()
 

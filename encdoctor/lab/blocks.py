@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from encdoctor.evidence.blocks import Blocks, DeadSite, Kind, LinearPair, OnStream, Sublayer
+from encdoctor.lab.batches import make_call
 from encdoctor.lab.cuts import typical
 from encdoctor.lab.influence import relative_change
 from encdoctor.lab.lab import Lab, Treatment
 from encdoctor.lab.outputs import pick
+from encdoctor.lab.readings import return_line
 from encdoctor.lab.sites import base_name, score_paths
 from encdoctor.lab.stream import AFFINE, BATCH_NORMS, INPUT, MOVES, STATISTICS, Step, Stream
 from encdoctor.lab.trace import CONTENT, Node, Ref, Trace
@@ -72,7 +74,7 @@ def gather_blocks(lab: Lab) -> Blocks:
         why="" if sites else "no attention was recognised",
         sublayers=tuple(reader.sublayer(region) for region in body),
         final_norm=any(stream.normed(n) for step in on_stream for n in step.inside),
-        final=(stream.nodes[body[-1].end].place,) if body else (),
+        final=(*_returns(lab), stream.nodes[body[-1].end].place) if body else (),
         dead=tuple(_dead(stream, sites)),
         dropouts=_dropouts(lab) if len(body) > 1 else (),
         batch_norms=batch_norms,
@@ -93,6 +95,13 @@ def stream_of(lab: Lab, trace: Trace) -> Stream | None:
         return None
     stream = Stream(trace, output)
     return stream if stream.end is not None else None
+
+
+def _returns(lab: Lab) -> Iterator[Place]:
+    """The line where the target's forward returns."""
+    place = return_line(lab.origin, lab.model)
+    if place is not None:
+        yield place
 
 
 def _until_work(steps: list[Step]) -> list[Step]:
@@ -177,7 +186,7 @@ class _Reader:
         )
 
     def _size(self, n: int) -> float:
-        tensor = self.nodes[n].tensor if n != INPUT else None
+        tensor = self.nodes[n].tensor if n != INPUT else self.stream.content
         return typical(tensor) if tensor is not None and tensor.is_floating_point() else 0.0
 
     # ---- where ---------------------------------------------------------------------------------------------------
@@ -440,13 +449,18 @@ def _across_samples(lab: Lab) -> float:
     """How far other samples move in train mode when the first one's content changes; dropout falls alike in both."""
     fresh = lab.under(Treatment())
     plain = replace(lab.full, dtype=lab.dtype, training=True)
-    before = fresh.run(plain)
-    after = fresh.run(replace(plain, replaced=tuple((0, p) for p in range(plain.length))))
-    if before.output is None or after.output is None or before.output.shape != after.output.shape:
+    call, donor = (make_call(lab.contract, replace(plain, seed=seed), lab.device) for seed in (plain.seed, 7))
+    call.content.narrow(lab.contract.shape.index("B"), 0, 1).copy_(
+        donor.content.narrow(lab.contract.shape.index("B"), 0, 1)
+    )
+    before = fresh.run(plain).output
+    with torch.no_grad():
+        after = fresh.forward(fresh.copy_of(plain.dtype), plain, call).output
+    if before is None or after is None or before.shape != after.shape:
         return 0.0
-    others = torch.zeros(before.output.shape[:2], dtype=torch.bool, device=before.output.device)
+    others = torch.zeros(before.shape[:2], dtype=torch.bool, device=before.device)
     others[1:] = True
-    return relative_change(before.output, after.output, others)
+    return relative_change(before, after, others)
 
 
 def _drops(stream: Stream, node: Node) -> bool:

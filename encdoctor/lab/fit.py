@@ -70,8 +70,7 @@ def _train(lab: Lab, rate: float, steps: int, goal: float) -> list[float]:
                 break
             assert optimiser is not None
             optimiser.zero_grad()
-            lab.count("backward")
-            loss.backward()
+            lab.backward(loss)
             optimiser.step()
     return losses
 

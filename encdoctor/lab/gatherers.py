@@ -11,12 +11,14 @@ from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.gradients import Backwards, Gradients
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
 from encdoctor.evidence.leaks import PaddingAmount, PaddingEntry
+from encdoctor.evidence.layers import Layers
 from encdoctor.evidence.learning import TinyFit
 from encdoctor.evidence.mixing import SampleCrossing, TokenMixing
 from encdoctor.evidence.modes import Repeats, TrainMode
 from encdoctor.evidence.modules import ModuleTree
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
 from encdoctor.evidence.positions import Order
+from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.evidence.parts import Parts
 from encdoctor.evidence.scores import AttentionWeights, Scores
@@ -31,12 +33,14 @@ from encdoctor.lab.gradients import gather_gradients
 from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.leaks import gather_amount, gather_entry
+from encdoctor.lab.layers import gather_layers
 from encdoctor.lab.mixing import gather_token_mixing
 from encdoctor.lab.modes import gather_repeats, gather_train_mode
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.numerics import gather_empty_row, gather_half
 from encdoctor.lab.order import gather_order
 from encdoctor.lab.runs import gather_runs
+from encdoctor.lab.output_facts import gather_outputs
 from encdoctor.lab.parts import gather_parts
 from encdoctor.lab.scores import gather_scores
 
@@ -50,6 +54,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     PaddingEntry: gather_entry,
     PaddingAmount: gather_amount,
     Blocks: gather_blocks,
+    Layers: gather_layers,
     Scores: gather_scores,
     AttentionWeights: gather_weights,
     InfluenceMatrix: gather_matrix,
@@ -65,6 +70,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     Gradients: gather_gradients,
     Backwards: gather_backwards,
     Parts: gather_parts,
+    OutputFacts: gather_outputs,
     TinyFit: gather_fit,
 }
 TRAINS = frozenset({TinyFit})

@@ -18,7 +18,7 @@ from encdoctor.lab.influence import padding_runs, real_outputs, relative_change,
 from encdoctor.lab.lab import Lab, NotMeasured, Ran
 from encdoctor.lab.layout import Reading, read_positions
 from encdoctor.lab.outputs import pick
-from encdoctor.lab.sites import base_name, score_paths
+from encdoctor.lab.sites import VIEWS, base_name, score_paths
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import CONTENT, Node, Trace
 
@@ -35,11 +35,12 @@ def gather_entry(lab: Lab) -> PaddingEntry:
         return PaddingEntry()
     situation = replace(lab.padded, dtype=lab.dtype)
     if padding.leaks:
-        return PaddingEntry(_entry_of_content(lab, situation, lambda raw: [pick(raw, lab.contract.output)]))
+        main = _entry_of_content(lab, situation, lambda raw: [pick(raw, lab.contract.output)], lab.contract.pooled)
+        return PaddingEntry(main)
     pooled, path = _pooled_change(lab, situation)
     if pooled == 0 or _pooled_change(lab, replace(situation, dtype=lab.own_dtype))[0] == 0:
         return PaddingEntry()
-    entry = _entry_of_content(lab, situation, lambda raw: [t for p, t in vectors(lab, raw) if p == path])
+    entry = _entry_of_content(lab, situation, lambda raw: [t for p, t in vectors(lab, raw) if p == path], True)
     return PaddingEntry(entry, pooled, path)
 
 
@@ -79,12 +80,14 @@ def _tensors(raw: Any, path: str) -> Iterator[tuple[str, Tensor]]:
 # ---- content ---------------------------------------------------------------------------------------------------
 
 
-def _entry_of_content(lab: Lab, situation: Situation, watched: Callable[[Any], list[Tensor]]) -> Entry | None:
+def _entry_of_content(
+    lab: Lab, situation: Situation, watched: Callable[[Any], list[Tensor]], pooled: bool
+) -> Entry | None:
     trace = lab.trace(situation)
     reading = read_positions(lab, situation, trace)
     one, other = (with_other_padding(lab, situation, seed) for seed in (3, 1))
     before, after = one[0].trace(one[1]), other[0].trace(other[1])
-    return _first(before, after, watched, lambda a, b: not _only_padding(_differ(a, b), reading), reading.real)
+    return _first(before, after, watched, lambda a, b: not _only_padding(_differ(a, b), reading), reading.real, pooled)
 
 
 def _differ(one: Tensor, other: Tensor) -> Tensor:
@@ -133,6 +136,7 @@ def _first(
     watched: Callable[[Any], list[Tensor]],
     differs: Callable[[Tensor, Tensor], bool],
     lengths: Mapping[int, Any],
+    pooled: bool,
 ) -> Entry | None:
     """The first operation on the way to the watched outputs that differs though none of its inputs does."""
     live = _leading_to(before, watched)
@@ -147,7 +151,7 @@ def _first(
             continue
         reached[node.index] = bool(node.taint & CONTENT) and differs(node.tensor, twin.tensor)
         if reached[node.index] and not by_inputs and node.index in live:
-            return _entry(before, node, lengths)
+            return _entry(before, node, lengths, pooled)
     return None
 
 
@@ -160,14 +164,15 @@ def _leading_to(trace: Trace, watched: Callable[[Any], list[Tensor]]) -> set[int
     return ancestors(trace, ends, set()) if ends else set(range(len(trace.nodes)))
 
 
-def _entry(trace: Trace, node: Node, lengths: Mapping[int, Any]) -> Entry:
+def _entry(trace: Trace, node: Node, lengths: Mapping[int, Any], pooled: bool) -> Entry:
     way, site = Way.OTHER, ""
     for path in score_paths(trace):
         if path.contraction.index <= node.index <= path.reader.index:
             way, site = Way.ATTENTION, path.softmax.key
-    if way is Way.OTHER and _is_pooling(node, lengths):
+    if way is Way.OTHER and pooled and _is_pooling(node, lengths):
         way = Way.POOLING
-    return Entry(node.key, base_name(node.op), node.module, node.place, node.foreign, way, site)
+    op = base_name(node.op)
+    return Entry(node.key, op, node.module, node.place, node.foreign, way, site, op in VIEWS)
 
 
 def _is_pooling(node: Node, lengths: Mapping[int, Any]) -> bool:
@@ -198,6 +203,8 @@ def gather_amount(lab: Lab) -> PaddingAmount:
     change, pooled, length = max(found)
     if change <= ROUNDING:
         return PaddingAmount(True, change=change, length=length, longest=wide.length)
+    if not _repeats(lab, length):
+        return PaddingAmount(False, "results change from run to run")
     own, _ = _amount_change(lab, length, lab.own_dtype)
     entry = _entry_of_amount(lab, length, change, pooled)
     return PaddingAmount(True, "", change, own or 0.0, pooled, length, wide.length, entry)
@@ -211,6 +218,15 @@ def _two_widths(lab: Lab, length: int, dtype: str) -> tuple[tuple[Situation, Cal
     axis = lab.contract.shape.index("S")
     short.content.copy_(wide.content.narrow(axis, 0, length))
     return (alone, short), (padded, wide)
+
+
+def _repeats(lab: Lab, length: int) -> bool:
+    """Whether the same call gives the same result under another random state."""
+    (alone, short), _ = _two_widths(lab, length, lab.dtype)
+    model = lab.copy_of(lab.dtype)
+    with torch.no_grad():
+        one, other = (lab.forward(model, replace(alone, seed=alone.seed + seed), short) for seed in (0, 1))
+    return one.output is not None and other.output is not None and _change(one.output, other.output) <= ROUNDING
 
 
 def _amount_change(lab: Lab, length: int, dtype: str) -> tuple[float | None, bool]:
@@ -253,11 +269,16 @@ def _entry_of_amount(lab: Lab, length: int, change: float, pooled: bool) -> Entr
     def watched(raw: Any) -> list[Tensor]:
         return [t for _, t in vectors(lab, raw)] if pooled else [pick(raw, lab.contract.output)]
 
-    return _first_by_shape(before, after, watched, least, padded)
+    return _first_by_shape(before, after, watched, least, padded, pooled)
 
 
 def _first_by_shape(
-    before: Trace, after: Trace, watched: Callable[[Any], list[Tensor]], least: float, padded: Situation
+    before: Trace,
+    after: Trace,
+    watched: Callable[[Any], list[Tensor]],
+    least: float,
+    padded: Situation,
+    pooled: bool,
 ) -> Entry | None:
     """The first operation that computes other numbers at real positions when the sequence axis is longer."""
     live, reached = _leading_to(before, watched), dict[int, bool]()
@@ -273,7 +294,7 @@ def _first_by_shape(
         far = _far(node.tensor, twin.tensor, padded)
         reached[node.index] = by_inputs if far is None else far > least
         if reached[node.index] and not by_inputs and node.index in live:
-            return _entry(before, node, {length: None})
+            return _entry(before, node, {length: None}, pooled)
     return None
 
 

@@ -77,7 +77,7 @@ def _bad_gradients(lab: Lab, situation: Situation) -> tuple[tuple[str, ...], int
         # rows of the empty sample are not real, so the loss never reads them; a pooled vector of it is left out
         output = ran.output[[0, 2]]
         kept = replace(situation, lengths=(situation.lengths[0], situation.lengths[2]))
-        projection_loss(lab, output, kept).backward()
+        lab.backward(projection_loss(lab, output, kept))
     named = [(n, p.grad) for n, p in model.named_parameters() if p.grad is not None]
     return tuple(n for n, g in named if not bool(torch.isfinite(g).all())), len(named)
 

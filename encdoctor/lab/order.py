@@ -32,6 +32,8 @@ def gather_order(lab: Lab) -> Order:
     deviation = _deviation(lab, base, after, order)
     if deviation is None:
         return Order(False, "outputs do not correspond to positions")
+    if not _mixes(lab, situation, base):
+        return Order(False, "no token reaches another on these weights")
     equal = _repeated(lab, situation)
     rows = _run(lab, situation, equal)
     again = _run(lab, situation, equal)
@@ -39,7 +41,7 @@ def gather_order(lab: Lab) -> Order:
         return Order(False, "two equal calls differ")
     noise = NOISE.get(lab.dtype, 1e-2)
     differ = _relative(rows - rows[:1], rows)
-    key, first = _lookup(lab, situation)
+    key, first, width = _lookup(lab, situation)
     node = _first_difference(lab.record(situation, equal), situation) if differ > noise else None
     return Order(
         True,
@@ -48,9 +50,19 @@ def gather_order(lab: Lab) -> Order:
         noise=noise,
         key=key,
         first=first,
+        projected=width not in lab.contract.shape,
         differ_keys=(node.key,) if node else (),
         differ=(node.place,) if node else (),
     )
+
+
+def _mixes(lab: Lab, situation: Situation, base: Tensor) -> bool:
+    """Whether a token's content reaches any output but its own; branches that start at zero mix nothing yet."""
+    if lab.contract.pooled or base.shape[1] == 1:
+        return True
+    changed = replace(situation, replaced=tuple((b, 0) for b in range(situation.batch)))
+    other = lab.run(changed).tensor
+    return int((base != other).any(-1).any(0).sum()) > 1
 
 
 def _run(lab: Lab, situation: Situation, call: Call) -> Tensor:
@@ -90,14 +102,14 @@ def _relative(difference: Tensor, base: Tensor) -> float:
     return float(difference.double().abs().amax() / size) if float(size) else 0.0
 
 
-def _lookup(lab: Lab, situation: Situation) -> tuple[str, Place]:
-    """The first operation that gives floating numbers for each token."""
+def _lookup(lab: Lab, situation: Situation) -> tuple[str, Place, int]:
+    """The first operation that gives floating numbers for each token, and how many."""
     for node in lab.trace(situation).nodes:
         tensor = node.tensor
         if node.taint & CONTENT and tensor is not None and tensor.is_floating_point() and tensor.dim() >= 2:
             if axis_of(tensor, situation.length) is not None and node.place.line:
-                return node.key, node.place
-    return "", Place()
+                return node.key, node.place, tensor.shape[-1]
+    return "", Place(), 0
 
 
 def _first_difference(trace: Trace, situation: Situation) -> Node | None:

@@ -74,6 +74,7 @@ class Stream:
     def __init__(self, trace: Trace, output: Tensor) -> None:
         self.nodes = trace.nodes
         self.sources = [tuple(self._content_sources(node)) for node in trace.nodes]
+        self.content = next((r.tensor for n in trace.nodes for r in n.refs if r.node < 0 and r.taint & CONTENT), None)
         self.readers: dict[int, list[int]] = {}
         for node in trace.nodes:
             for source in set(self.sources[node.index]):

@@ -1,0 +1,84 @@
+"""Looks at the output: does it depend on the input, are its rows probabilities, what does the author call it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import replace
+
+from torch import Tensor
+
+from encdoctor.evidence.influence import SampleMixing
+from encdoctor.evidence.outputs import OutputFacts
+from encdoctor.lab.lab import Lab
+from encdoctor.lab.outputs import pick
+from encdoctor.lab.trace import CONTENT, Node, Trace
+from encdoctor.model import Place
+
+LOGITS = re.compile(r"logits?\b|cross.?entropy|unnormali[sz]ed scores", re.I)
+PROBABILITIES = re.compile(r"probabilit|softmax(ed)? (scores|output)|\bnll.?loss", re.I)
+# Rows whose sum differs from 1 by less than this are probabilities: float32 sums a hundred classes to 1e-6.
+ONE = 1e-4
+
+
+def gather_outputs(lab: Lab) -> OutputFacts:
+    """From the padded batch's recorded run."""
+    trace = lab.trace(replace(lab.padded, dtype=lab.dtype))
+    depends = lab.get(SampleMixing).within
+    output = pick(trace.output, lab.contract.output) if trace.output is not None else None
+    made = _maker(trace, output)
+    exponents = None if output is None or not lab.contract.pooled else output.double()
+    sums = exponents is not None and _is_distribution(exponents)
+    log = exponents is not None and not sums and _is_distribution(exponents.exp())
+    meant, quote = _documented(lab)
+    soft = _softmax_before(trace, made)
+    return OutputFacts(
+        depends, tuple(_lost_at(trace, made)) if depends == 0 else (), sums, log, soft.place if soft else Place(), meant, quote
+    )
+
+
+def _maker(trace: Trace, output: Tensor | None) -> Node | None:
+    return next((n for n in reversed(trace.nodes) if output is not None and n.tensor is output), None)
+
+
+def _is_distribution(rows: Tensor) -> bool:
+    if rows.dim() < 2 or rows.shape[-1] < 2 or not bool((rows >= 0).all()):
+        return False
+    return bool(((rows.sum(-1) - 1).abs() < ONE).all())
+
+
+def _softmax_before(trace: Trace, made: Node | None) -> Node | None:
+    """The softmax that the output comes from directly, through views and a logarithm at most."""
+    for _ in range(6):
+        if made is None or made.op in ("_softmax", "_log_softmax"):
+            return made
+        refs = [r for r in made.refs if r.node >= 0]
+        made = trace.nodes[refs[0].node] if len(refs) == 1 else None
+    return None
+
+
+def _lost_at(trace: Trace, made: Node | None) -> list[Place]:
+    """Lines on the way to the output that run after the last computation on the content and read nothing of it."""
+    if made is None:
+        return []
+    last = max((n.index for n in trace.nodes if n.taint & CONTENT), default=-1)
+    chain, todo = set(), [made.index]
+    while todo:
+        index = todo.pop()
+        if index in chain or index < 0:
+            continue
+        chain.add(index)
+        todo += [r.node for r in trace.nodes[index].refs]
+    late = [trace.nodes[i].place for i in sorted(chain) if i > last]
+    return list(dict.fromkeys(place for place in late if place.line))
+
+
+def _documented(lab: Lab) -> tuple[str, str]:
+    """What the docstrings of the class and of forward call the output."""
+    for text in (inspect.getdoc(lab.model.forward), inspect.getdoc(type(lab.model))):
+        for sentence in re.split(r"(?<=[.;])\s|\n", text or ""):
+            if PROBABILITIES.search(sentence):
+                return "probabilities", sentence.strip()
+            if LOGITS.search(sentence):
+                return "logits", sentence.strip()
+    return "", ""
