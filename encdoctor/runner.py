@@ -56,7 +56,7 @@ class Case:
 def examine(loaded: Loaded, options: Options, checks: Mapping[str, Check]) -> TargetReport:
     """The report on one target. Raises `CannotJudge` where no call binds."""
     with untouched():
-        contract = bind(loaded.model, loaded.origin, options.call, options.device)
+        contract = bind(loaded.model, loaded.origin, options.call, options.device, heartbeat)
         intent = read_intent(loaded.model, loaded.origin, options.intent)
         lab = Lab(
             loaded.model,

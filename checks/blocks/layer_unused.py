@@ -23,7 +23,8 @@ How to fix it
     A template that is only there to be copied should stay a local variable.
 
 When it does not apply
-    Poolers, heads and decoders that the source reads on another branch are a note.
+    Poolers, heads and decoders that the source reads on another branch are a note. Single maps (a projection that no
+    one reads) are told by unused-parameters.
 
 Where it points
     The line that runs the layers, or else the one that registers the module.
@@ -34,6 +35,7 @@ References
 
 from __future__ import annotations
 
+from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.layers import Layers, Unused
 from encdoctor.intent import Intent
 from encdoctor.model import Limit, Passed, Place, Rule, Severity, Suspect, Verdict
@@ -42,18 +44,29 @@ RULE = Rule("BLK016", "layer-unused", Severity.WARNING)
 LIMIT = Limit(0.0, "parameters that reach no output", "a parameter that reaches no output can get no gradient")
 
 
-def check(layers: Layers, intent: Intent) -> Verdict:
-    if not layers.unused:
+def check(layers: Layers, intent: Intent, blocks: Blocks | None) -> Verdict:
+    unused = [u for u in layers.unused if u.composite and not _is_dropped_attention(u, blocks)]
+    if not unused:
         return Passed()
-    meant = [u for u in layers.unused if not _is_fault(u)]
-    faults = [u for u in layers.unused if _is_fault(u)]
+    meant = [u for u in unused if not _is_fault(u)]
+    faults = [u for u in unused if _is_fault(u)]
     suspects = [_suspect(faults, Severity.NOTE if intent.installed else None)] if faults else []
     return suspects + ([_suspect(meant, Severity.NOTE)] if meant else [])
 
 
 def _is_fault(unused: Unused) -> bool:
     """Lost though it ran, left out of a list whose others take part, or read nowhere."""
-    return (unused.ran and unused.siblings) or unused.siblings or not unused.read
+    return unused.ran or unused.siblings or not unused.read
+
+
+def _is_dropped_attention(unused: Unused, blocks: Blocks | None) -> bool:
+    """Attention of layers that go on without it, everywhere: no-token-mixing says so."""
+    if blocks is None or len(blocks.dead) < blocks.sites:
+        return False
+    return any(
+        site.layer and site.module.startswith(unused.module) and unused.module.startswith(f"{site.layer}.")
+        for site in blocks.dead
+    )
 
 
 def _suspect(unused: list[Unused], severity: Severity | None) -> Suspect:

@@ -20,7 +20,7 @@ How to fix it
 
 When it does not apply
     Gates that start at zero (ReZero) hide attention on fresh weights: it reaches the output then, times zero. Models
-    without attention, and pooled outputs.
+    without attention. Of a pooled output only the second half is asked: whether any attention reaches it.
 
 Where it points
     The line behind the attention where the stream goes on without its result.
@@ -46,19 +46,21 @@ LIMIT = Limit(
 
 
 def check(blocks: Blocks, influence: InfluenceMatrix) -> Verdict:
-    matrix = influence.full
-    if matrix is None or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
-        return NotApplicable(influence.why or "outputs do not correspond to positions")
     if not blocks.understood:
         return NotApplicable("no attention was recognised")
-    others = float(np.abs(matrix - np.diag(np.diag(matrix))).max())
-    if others > LIMIT.value or len(blocks.dead) < blocks.sites:
+    matrix = influence.full
+    others = 0.0
+    if matrix is not None and matrix.shape[0] == matrix.shape[1] and len(matrix) > 1:
+        others = float(np.abs(matrix - np.diag(np.diag(matrix))).max())
+    # layers that take no part as a whole are another fault
+    left_out = [site for site in blocks.dead if site.after is not None]
+    if others > LIMIT.value or len(left_out) < blocks.sites:
         return Passed(others)
-    places = [place for site in blocks.dead for place in (site.after, site.place) if place is not None]
+    places = [place for site in left_out for place in (site.after, site.place) if place is not None]
     return Suspect(
         RULE,
         message="no token sees another: attention's result is not used",
-        cause=f"{len(blocks.dead)} attention sites are computed, and none of them reaches the output",
+        cause=f"{len(left_out)} attention sites are computed, and none of them reaches the output",
         measured=others,
         limit=LIMIT,
         where=tuple(dict.fromkeys(places)),

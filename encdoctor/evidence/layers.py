@@ -12,8 +12,8 @@ class Unused:
     """A module with parameters of which none reaches any output; submodules are not listed again.
 
     `ran` tells that it was run all the same and its result is lost. `read` tells that the source reads its attribute
-    outside constructors, `lines` where; `siblings` that others in the same list do take part. `own` tells that the
-    class that registers it is the user's to change.
+    outside constructors, `lines` where; `siblings` that others in the same list do take part. `composite`
+    tells that it is made of several modules, or is an entry of a list, and not a single map.
     """
 
     module: str
@@ -22,6 +22,7 @@ class Unused:
     ran: bool
     read: bool
     siblings: bool
+    composite: bool
     place: Place
     lines: tuple[Place, ...] = ()
 
@@ -39,7 +40,7 @@ class Alike:
 
 @dataclass(frozen=True)
 class Layers:
-    """`attends` counts attention sites in the output's history; 0 where none was recognised."""
+    """`repeated` has (layer, times, place) of a layer whose attention stands on the stream several times."""
 
     unused: tuple[Unused, ...] = ()
     alike: tuple[Alike, ...] = ()

@@ -6,7 +6,7 @@ documented reading is kept and the disagreement noted: it may be the fault that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,15 +30,19 @@ UNKNOWN_VOCABULARY = "vocabulary unknown: only ids below 4 are used"
 
 
 def bind(
-    model: nn.Module, origin: Origin, overrides: Mapping[str, Any] | None = None, device: str = "cpu"
+    model: nn.Module,
+    origin: Origin,
+    overrides: Mapping[str, Any] | None = None,
+    device: str = "cpu",
+    on_enter: Callable[[str], None] | None = None,
 ) -> CallContract:
-    """How `model` is called. Raises `CannotJudge` where no call gets into the model."""
+    """How `model` is called; `on_enter` is told each module that a trial call enters. Raises `CannotJudge` where no call gets into the model."""
     given = {name: value for name, value in (overrides or {}).items() if value is not None}
     reading = read_model(model)
     if reading.arguments == () and not reading.takes_any:
         raise CannotJudge(f"{type(model).__name__}.forward takes no input that could be tried")
     roles = sort_arguments(model, reading)
-    with Bench(model, device).open() as bench:
+    with Bench(model, device, on_enter).open() as bench:
         tried, variants = bind_input(bench, reading, roles, given)
         contract = tried.contract
         if contract.input is InputKind.IDS:

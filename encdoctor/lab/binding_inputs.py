@@ -34,7 +34,7 @@ def bind_input(
     required = next((m for m in variants if m.required), None)
     best: Tried | None = None
     best_rank = (-1.0, -1)
-    count = 0
+    count, errors = 0, []
     for candidate in input_candidates(bench.original, reading, roles, given)[:MOST_CANDIDATES]:
         contract = bare_contract(candidate, reading, fill_extras(roles, candidate.argument, reading))
         if keys := reading.keys.get(candidate.argument):
@@ -45,16 +45,23 @@ def bind_input(
         count += 1
         if tried.ran and next(outputs.tensors_in(tried.output), None) is not None:
             return tried, variants
+        errors.append(text_of(tried.error) if tried.error is not None else "")
         rank = (candidate.score, tried.operations)
         if best is None or _further(rank, best_rank):
             best, best_rank = tried, rank
         if bench.calls > MOST_CALLS:
             break
-    if best is None or (not best.ran and best.operations < OWN_FAULT):
+    if best is None or (not best.ran and best.operations < OWN_FAULT and not _whatever_is_passed(errors)):
         raise CannotJudge(_no_call(bench.original, best, count))
     if best.ran:
         raise CannotJudge(f"{type(bench.original).__name__}.forward returns no tensor; name it with --output")
     return best, variants
+
+
+def _whatever_is_passed(errors: list[str]) -> bool:
+    """Whether inputs of several kinds all met the same exception: then it is not about the input."""
+    refusals = ("TypeError", "NotImplementedError", "AttributeError")
+    return len(errors) > 2 and len(set(errors)) == 1 and bool(errors[0]) and not errors[0].startswith(refusals)
 
 
 def _further(rank: tuple[float, int], best: tuple[float, int]) -> bool:

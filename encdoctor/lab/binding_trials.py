@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from encdoctor.contract import CallContract
@@ -43,8 +44,8 @@ class Tried:
 class Bench:
     """Runs a model's copy (or, where it cannot be copied, the model itself, restored afterwards)."""
 
-    def __init__(self, model: nn.Module, device: str = "cpu") -> None:
-        self.device = device
+    def __init__(self, model: nn.Module, device: str = "cpu", on_enter: Callable[[str], None] | None = None) -> None:
+        self.device, self._on_enter = device, on_enter
         self.original = model
         self.model = model
         self.calls = 0
@@ -93,9 +94,23 @@ class Bench:
     def forward(self, call: Call) -> Any:
         """Runs the model; errors come through."""
         self.calls += 1
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), self._told():
             warnings.simplefilter("ignore")
             return self.model(*call.args, **call.kwargs)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tells which module is entered, for whoever has to say where a call hung."""
+        if self._on_enter is None:
+            yield
+            return
+        names = {id(module): name for name, module in self.model.named_modules()}
+        tell = self._on_enter
+        handle = register_module_forward_pre_hook(lambda module, _: tell(names.get(id(module), type(module).__name__)))
+        try:
+            yield
+        finally:
+            handle.remove()
 
     def attempt(self, contract: CallContract, length: int = LENGTH, batch: int = BATCH, **changes: Any) -> Tried:
         """Tries a contract without padding; after an error, once more to see how far it gets."""

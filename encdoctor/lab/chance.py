@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -11,6 +14,8 @@ from torch import Tensor
 from encdoctor.evidence.modes import Draw
 from encdoctor.lab.sites import VIEWS, base_name
 from encdoctor.lab.trace import COMPARISONS, Edit, Node, Operation, Ref, Trace
+from encdoctor.model import Place
+from encdoctor.target import Origin
 
 DROPS = {"bernoulli", "native_dropout", "_fused_dropout", "alpha_dropout", "feature_dropout"}
 DRAWS = DROPS | {
@@ -64,6 +69,32 @@ def is_random(trace: Trace, ref: Ref, steps: int = 6) -> bool:
             return False
         ref, steps = node.refs[0], steps - 1
     return False
+
+
+def watch_caller(origin: Origin, draw: Draw, seen: dict[str, Place]) -> Edit:
+    """Notes who told a helper function to draw: the call is to blame where it passes True."""
+
+    def edit(op: Operation) -> Any:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not _is_at(frame, draw.place):
+            frame = frame.f_back
+        if frame is not None and frame.f_back is not None and _was_told(frame):
+            caller = frame.f_back
+            if origin.owns(caller.f_globals.get("__name__", ""), caller.f_code.co_filename):
+                seen[draw.key] = replace(draw.place, file=caller.f_code.co_filename, line=caller.f_lineno)
+        return op.output
+
+    return edit
+
+
+def _is_at(frame: FrameType, place: Place) -> bool:
+    return frame.f_code.co_filename == place.file and frame.f_lineno == place.line
+
+
+def _was_told(frame: FrameType) -> bool:
+    """Whether a plain function runs with an argument that is True."""
+    names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+    return "self" not in names and any(frame.f_locals.get(name) is True for name in names)
 
 
 def without_chance() -> Edit:

@@ -17,7 +17,7 @@ from encdoctor.evidence.mixing import SampleCrossing, TokenMixing
 from encdoctor.evidence.modes import Repeats, TrainMode
 from encdoctor.evidence.modules import ModuleTree
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
-from encdoctor.evidence.positions import Order
+from encdoctor.evidence.positions import Order, PositionPart
 from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.evidence.parts import Parts
@@ -39,6 +39,7 @@ from encdoctor.lab.modes import gather_repeats, gather_train_mode
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.numerics import gather_empty_row, gather_half
 from encdoctor.lab.order import gather_order
+from encdoctor.lab.positions import gather_positions
 from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.output_facts import gather_outputs
 from encdoctor.lab.parts import gather_parts
@@ -60,6 +61,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     InfluenceMatrix: gather_matrix,
     UnmaskedSites: gather_unmasked,
     Order: gather_order,
+    PositionPart: gather_positions,
     TokenMixing: gather_token_mixing,
     SampleCrossing: gather_crossing,
     EmbeddingScale: gather_embedding_scale,

@@ -91,6 +91,7 @@ def _describe(lab: Lab, model: nn.Module, name: str, module: nn.Module, live: se
         ran=any(_storage(p) in touched for p in module.parameters()),
         read=bool(lines) or foreign or reads_any_child(model, owner),
         siblings=siblings,
+        composite=siblings or sum(1 for m in module.modules() if m._parameters) > 1,
         place=replace(place or class_place(lab.origin, model, name), module=name),
         lines=tuple(replace(line, module=name) for line in lines),
     )
@@ -140,5 +141,5 @@ def _repeated(lab: Lab) -> Iterator[tuple[str, int, Place]]:
     attention = [s for s in lab.get(Blocks).sublayers if s.kind is Kind.ATTENTION and s.places]
     counts = Counter((s.layer, s.places[0]) for s in attention)
     for (layer, place), count in counts.items():
-        if count > 1 and layer:
+        if count > 1 and layer and "?" not in layer:
             yield layer, count, place

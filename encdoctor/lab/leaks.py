@@ -246,6 +246,8 @@ def _amount_change(lab: Lab, length: int, dtype: str) -> tuple[float | None, boo
 def _real_change(lab: Lab, alone: Situation, one: Ran, padded: Situation, other: Ran) -> float | None:
     left, right = one.tensor, other.tensor
     here, there = real_outputs(lab, left, alone)[0], real_outputs(lab, right, padded)[0]
+    if right.shape[1] < padded.length:  # behind a strided stem the sentence alone tells how many frames it has
+        there = torch.arange(right.shape[1], device=there.device) < here.sum()
     left, right = left[:, here], right[:, there]
     if left.shape != right.shape:
         return None

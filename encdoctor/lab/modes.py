@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from encdoctor.evidence.modes import Draw, DropoutModule, Kept, Mutation, Repeats, TrainMode
 from encdoctor.lab.batches import Call, make_call
-from encdoctor.lab.chance import draws_in, without_chance
+from encdoctor.lab.chance import draws_in, watch_caller, without_chance
 from encdoctor.lab.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab, NotMeasured, Ran, Treatment
 from encdoctor.lab.situations import Situation
@@ -58,7 +58,7 @@ def gather_repeats(lab: Lab) -> Repeats:
     seeded, others = _call(lab, model, situation, 1)
     chance = _change(lab, again, seeded, situation)
     state = _change(lab, first, again, situation)
-    draws = tuple(draws_in(lab.trace(situation))) if chance > SAME else ()
+    draws = _decided_at(lab, situation) if chance > SAME else ()
     changed = tuple(name for name in before if before[name] != after[name])
     reseeds = tuple(name for name in states if states[name] == others[name])
     return Repeats(
@@ -74,6 +74,15 @@ def gather_repeats(lab: Lab) -> Repeats:
         deliberate=_deliberate(lab),
         sets=next(lines_that_set_globals(lab.origin, model), None) if changed or reseeds else None,
     )
+
+
+def _decided_at(lab: Lab, situation: Situation) -> tuple[Draw, ...]:
+    """The draws of a recorded run, each on the line that lets it happen."""
+    draws = tuple(draws_in(lab.trace(situation)))
+    seen: dict[str, Place] = {}
+    watching = {draw.key: watch_caller(lab.origin, draw, seen) for draw in draws}
+    lab.under(Treatment(edits=watching)).run(situation)
+    return tuple(replace(draw, place=seen.get(draw.key, draw.place)) for draw in draws)
 
 
 def _call(lab: Lab, model: nn.Module, situation: Situation, seed: int) -> tuple[Ran, dict[str, object]]:
@@ -97,7 +106,7 @@ def _another(lab: Lab, situation: Situation) -> Situation:
 def _change(lab: Lab, one: Ran, other: Ran, situation: Situation) -> float:
     if one.output is None or other.output is None or one.output.shape != other.output.shape:
         return 0.0
-    return relative_change(one.output, other.output, real_outputs(lab, one.output, situation))
+    return relative_change(one.output.detach(), other.output.detach(), real_outputs(lab, one.output, situation))
 
 
 # ---- what a call leaves behind ---------------------------------------------------------------------------------
@@ -180,6 +189,8 @@ def gather_train_mode(lab: Lab) -> TrainMode:
 def _difference(
     lab: Lab, evaluation: Situation, training: Situation, draws: tuple[Draw, ...], norms: tuple[str, ...]
 ) -> tuple[float | None, str]:
+    if lab.get(Repeats).chance > SAME:
+        return None, "eval mode depends on chance itself"
     if norms:
         return None, f"batch norm takes statistics of the batch in train mode ({norms[0]})"
     odd = next((draw for draw in draws if draw.operation not in ("bernoulli", "native_dropout")), None)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from encdoctor.evidence.parts import BrokenTie, FrozenPart, Parts, UnusedPart
 from encdoctor.lab.gradients import moves_output
-from encdoctor.lab.lab import Lab
+from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.source import attribute_line, class_place, class_tree, frozen_line
 from encdoctor.model import Place
 
@@ -82,7 +82,10 @@ def _read_names(lab: Lab) -> set[str]:
         replace(lab.full, dtype=lab.dtype, masked=False),
         replace(lab.padded, dtype=lab.dtype, training=True),
     ]
-    read = {id(r.tensor) for s in situations for node in lab.trace(s).nodes for r in node.refs if r.node < 0}
+    traces = [lab.trace(situation) for situation in situations]
+    if any(trace.output is None for trace in traces):
+        raise NotMeasured("a call raises, so what it would have read is not known")
+    read = {id(r.tensor) for trace in traces for node in trace.nodes for r in node.refs if r.node < 0}
     return {name for name, parameter in every if id(parameter) in read}
 
 

@@ -2,7 +2,7 @@
 
 Kinds: `keep_positions` (rearrange axes so that every position stays whole), `batch_first` (flip that flag of torch's
 attention modules), `add_positions` (add a sinusoid to what an operation gives), `positions_along_sequence` (in place of what
-a sum adds along the batch, a sinusoid along the sequence).
+a sum adds along the batch, a sinusoid along the sequence), `sinusoid_table` (write the right sines into a table).
 """
 
 from __future__ import annotations
@@ -86,6 +86,17 @@ def _positions_along_sequence(lab: Lab, trial: Trial) -> Treatment:
     return Treatment(edits=dict.fromkeys(trial.at, edit))
 
 
+def _sinusoid_table(lab: Lab, trial: Trial) -> Treatment:
+    def write(model: nn.Module) -> None:
+        owner, _, attribute = trial.at[0].rpartition(".")
+        table = getattr(model.get_submodule(owner), attribute)
+        right = sinusoid(table.numel() // table.shape[-1], table.shape[-1]).to(table)
+        with torch.no_grad():
+            table.copy_(right.reshape(table.shape))
+
+    return Treatment(prepare=write)
+
+
 def sinusoid(length: int, width: int) -> Tensor:
     """The table of Vaswani et al. 2017, (length, width), float64."""
     rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(1e4) / width))
@@ -97,5 +108,6 @@ REPAIRS: dict[str, Callable[[Lab, Trial], Treatment]] = {
     "keep_positions": _keep_positions,
     "batch_first": _batch_first,
     "add_positions": _add_positions,
+    "sinusoid_table": _sinusoid_table,
     "positions_along_sequence": _positions_along_sequence,
 }
