@@ -182,13 +182,22 @@ def _annotation(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
+def _own_bases(cls: type) -> Iterator[type]:
+    """The class and those it derives from, up to torch's: a subclass without a docstring inherits one."""
+    for base in cls.__mro__:
+        if base.__module__.split(".")[0] in ("torch", "builtins"):
+            return
+        yield base
+
+
 def _docs(
     cls: type, forward: Any, source: str, function: ast.FunctionDef | None, arguments: tuple[Argument, ...]
 ) -> Iterator[Doc]:
     if text := inspect.getdoc(forward):
         yield Doc("docstring of forward", text)
-    if text := cls.__dict__.get("__doc__"):
-        yield Doc(f"docstring of {cls.__name__}", inspect.cleandoc(text))
+    documented = next((base for base in _own_bases(cls) if base.__dict__.get("__doc__")), None)
+    if documented is not None:
+        yield Doc(f"docstring of {documented.__name__}", inspect.cleandoc(documented.__dict__["__doc__"]))
     if function is not None:
         yield from _signature_comments(source, function, arguments)
     if text := getattr(cls.__dict__.get("__init__"), "__doc__", None):

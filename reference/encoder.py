@@ -1,6 +1,7 @@
 """The encoder: embeddings with positions, a stack of layers, and a last norm where the norms come first."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -159,10 +160,9 @@ class Encoder(nn.Module):
             bias = self.score_bias(masks.distances(length, length, x.device)).to(x.dtype)
         return Dense(mask, bias)
 
-    def depth(self) -> list[Block]:
-        """The layers in the order of use; shared ones appear again and again."""
-        blocks = [layer for layer in self.layers if isinstance(layer, Block)]
-        return blocks * (self.config.num_layers if self.config.share_layers else 1)
+    def depth(self) -> list[Any]:
+        """The blocks in the order of use; a shared one appears again and again."""
+        return list(self.layers) * (self.config.num_layers if self.config.share_layers else 1)
 
     def run_layers(self, x: Tensor, pattern: Pattern, rotation: Rotation | None) -> Tensor:
         """(B, S, D) → (B, S, D), through every layer and the last norm."""

@@ -1,9 +1,8 @@
-"""A registered module takes no part: none of its parameters reaches any output.
+"""A layer takes no part: none of its parameters reaches any output.
 
 What it looks at
-    From every output of a forward the recorded operations are followed back to the parameters. A module none of whose
-    parameters is met does nothing, whether it is never run or run and its result is lost. The source then tells a
-    layer that is read nowhere from a head that was not asked for.
+    From every output of a forward the recorded operations are followed back to the parameters. A layer none of whose
+    parameters is met does nothing: it is run and its result is lost, or others of its list are run and it is not.
 
 Why it matters
     The encoder is shallower than it looks. Its parameters are stored, moved and decayed for nothing, and distributed
@@ -20,14 +19,12 @@ How to fix it
             x = self.layers[0](x)      # before: or layer(embedded)
             x = layer(x)               # after
 
-    A template that is only there to be copied should stay a local variable.
-
 When it does not apply
-    Poolers, heads and decoders that the source reads on another branch are a note. Single maps (a projection that no
-    one reads) are told by unused-parameters.
+    Poolers, heads, templates and projections that no operation reads: unused-parameters tells of them. Attention whose
+    result every layer drops: that is no-token-mixing. In installed packages it is a note.
 
 Where it points
-    The line that runs the layers, or else the one that registers the module.
+    The lines that read the list of layers, the last one first, and the one that registers the module.
 
 References
     PyTorch, `torch.nn.parallel.DistributedDataParallel`, `find_unused_parameters`.
@@ -45,18 +42,21 @@ LIMIT = Limit(0.0, "parameters that reach no output", "a parameter that reaches 
 
 
 def check(layers: Layers, intent: Intent, blocks: Blocks | None) -> Verdict:
-    unused = [u for u in layers.unused if u.composite and not _is_dropped_attention(u, blocks)]
+    unused = [u for u in layers.unused if (u.ran and u.composite) or u.siblings]
+    unused = [u for u in unused if not _is_dropped_attention(u, blocks)]
     if not unused:
         return Passed()
-    meant = [u for u in unused if not _is_fault(u)]
-    faults = [u for u in unused if _is_fault(u)]
-    suspects = [_suspect(faults, Severity.NOTE if intent.installed else None)] if faults else []
-    return suspects + ([_suspect(meant, Severity.NOTE)] if meant else [])
-
-
-def _is_fault(unused: Unused) -> bool:
-    """Lost though it ran, left out of a list whose others take part, or read nowhere."""
-    return unused.ran or unused.siblings or not unused.read
+    first, others = unused[0], f" and {len(unused) - 1} more" if len(unused) > 1 else ""
+    return Suspect(
+        RULE,
+        message=f"{first.module}{others} takes no part in any output",
+        cause="it is run, but what it returns is not used" if first.ran else "others of the same list are run, it never is",
+        measured=float(sum(u.parameters for u in unused)),
+        limit=LIMIT,
+        where=tuple(dict.fromkeys(_places(unused))),
+        fix="run each layer on what the one before it returned",
+        severity=Severity.NOTE if intent.installed else None,
+    )
 
 
 def _is_dropped_attention(unused: Unused, blocks: Blocks | None) -> bool:
@@ -67,31 +67,6 @@ def _is_dropped_attention(unused: Unused, blocks: Blocks | None) -> bool:
         site.layer and site.module.startswith(unused.module) and unused.module.startswith(f"{site.layer}.")
         for site in blocks.dead
     )
-
-
-def _suspect(unused: list[Unused], severity: Severity | None) -> Suspect:
-    first = unused[0]
-    count = sum(u.parameters for u in unused)
-    others = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
-    return Suspect(
-        RULE,
-        message=f"{first.module}{others} takes no part in any output",
-        cause=_cause(first),
-        measured=float(count),
-        limit=LIMIT,
-        where=tuple(dict.fromkeys(_places(unused))),
-        fix="run the layer on the previous one's result" if first.siblings else "use the module, or remove it",
-        severity=severity,
-        about="meant" if severity is Severity.NOTE else "lost",
-    )
-
-
-def _cause(unused: Unused) -> str:
-    if unused.ran:
-        return "it is run, but what it returns is not used"
-    if unused.siblings:
-        return "others of the same list are run, this one never is"
-    return "it is read on a branch that this call did not take" if unused.read else "no method but the constructor reads it"
 
 
 def _places(unused: list[Unused]) -> list[Place]:

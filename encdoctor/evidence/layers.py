@@ -11,16 +11,14 @@ from encdoctor.model import Place
 class Unused:
     """A module with parameters of which none reaches any output; submodules are not listed again.
 
-    `ran` tells that it was run all the same and its result is lost. `read` tells that the source reads its attribute
-    outside constructors, `lines` where; `siblings` that others in the same list do take part. `composite`
-    tells that it is made of several modules, or is an entry of a list, and not a single map.
+    `ran` tells that it was run all the same and its result is lost, `siblings` that others in the same list do take
+    part, `composite` that it is no single map; `lines` are those of methods where its attribute is read.
     """
 
     module: str
     class_name: str
     parameters: int
     ran: bool
-    read: bool
     siblings: bool
     composite: bool
     place: Place

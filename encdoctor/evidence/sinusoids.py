@@ -53,7 +53,7 @@ def read(table: Array) -> Waves:
         True,
         dead=float(zero.mean()),
         repeated=_repeated(moving),
-        unpaired=_unpaired(moving),
+        unpaired=_unpaired(moving, table),
         alike=float(np.mean((table[1:] * table[:-1]).sum(1) / np.maximum(norms[1:] * norms[:-1], 1e-12))),
         resembles=_resembles(table),
     )
@@ -74,11 +74,11 @@ def _repeated(moving: Array) -> float:
     return float((gaps.min(0) < CLOSE).mean())
 
 
-def _unpaired(moving: Array) -> float:
-    squares = moving**2
-    sums = squares[:, :, None] + squares[:, None, :]
-    spread = sums.std(0) + np.eye(moving.shape[1])
-    return float((spread.min(0) > CLOSE * 5).mean())
+def _unpaired(moving: Array, table: Array) -> float:
+    """A column's partner may itself hardly move, so all columns are looked at."""
+    squares, others = moving**2, table**2
+    spread = np.stack([(others + column[:, None]).std(0).min() for column in squares.T])
+    return float((spread > CLOSE * 5).mean())
 
 
 def _resembles(table: Array) -> str:

@@ -72,13 +72,15 @@ def is_random(trace: Trace, ref: Ref, steps: int = 6) -> bool:
 
 
 def watch_caller(origin: Origin, draw: Draw, seen: dict[str, Place]) -> Edit:
-    """Notes who told a helper function to draw: the call is to blame where it passes True."""
+    """Notes who made a helper function draw: the call is to blame where the helper cannot know the mode."""
 
     def edit(op: Operation) -> Any:
         frame: FrameType | None = sys._getframe(1)
+        by_torch = False
         while frame is not None and not _is_at(frame, draw.place):
+            by_torch = by_torch or frame.f_globals.get("__name__") == "torch.nn.functional"
             frame = frame.f_back
-        if frame is not None and frame.f_back is not None and _was_told(frame):
+        if frame is not None and frame.f_back is not None and _was_told(frame, by_torch):
             caller = frame.f_back
             if origin.owns(caller.f_globals.get("__name__", ""), caller.f_code.co_filename):
                 seen[draw.key] = replace(draw.place, file=caller.f_code.co_filename, line=caller.f_lineno)
@@ -91,10 +93,14 @@ def _is_at(frame: FrameType, place: Place) -> bool:
     return frame.f_code.co_filename == place.file and frame.f_lineno == place.line
 
 
-def _was_told(frame: FrameType) -> bool:
-    """Whether a plain function runs with an argument that is True."""
+def _was_told(frame: FrameType, by_torch: bool) -> bool:
+    """Whether a plain function was told to draw, or was called though it always draws.
+
+    One that calls torch's dropout and is not told anything has its own default argument to blame.
+    """
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
-    return "self" not in names and any(frame.f_locals.get(name) is True for name in names)
+    told = any(frame.f_locals.get(name) is True for name in names)
+    return "self" not in names and (told or not by_torch)
 
 
 def without_chance() -> Edit:

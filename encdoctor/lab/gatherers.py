@@ -10,17 +10,18 @@ from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.gradients import Backwards, Gradients
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
-from encdoctor.evidence.leaks import PaddingAmount, PaddingEntry
 from encdoctor.evidence.layers import Layers
+from encdoctor.evidence.leaks import PaddingAmount, PaddingEntry
 from encdoctor.evidence.learning import TinyFit
+from encdoctor.evidence.masks import MaskDtypes, NoMask, ZeroPadding
 from encdoctor.evidence.mixing import SampleCrossing, TokenMixing
 from encdoctor.evidence.modes import Repeats, TrainMode
 from encdoctor.evidence.modules import ModuleTree
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
-from encdoctor.evidence.positions import Order, PositionPart
 from encdoctor.evidence.outputs import OutputFacts
-from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.evidence.parts import Parts
+from encdoctor.evidence.positions import Order, PositionPart
+from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.evidence.scores import AttentionWeights, Scores
 from encdoctor.lab.attention import gather_attention, gather_unmasked
 from encdoctor.lab.attention_weights import gather_weights
@@ -32,17 +33,18 @@ from encdoctor.lab.fit import gather_fit
 from encdoctor.lab.gradients import gather_gradients
 from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
 from encdoctor.lab.lab import Lab
-from encdoctor.lab.leaks import gather_amount, gather_entry
 from encdoctor.lab.layers import gather_layers
+from encdoctor.lab.leaks import gather_amount, gather_entry
+from encdoctor.lab.mask_calls import gather_dtypes, gather_no_mask, gather_zero_padding
 from encdoctor.lab.mixing import gather_token_mixing
 from encdoctor.lab.modes import gather_repeats, gather_train_mode
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.numerics import gather_empty_row, gather_half
 from encdoctor.lab.order import gather_order
-from encdoctor.lab.positions import gather_positions
-from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.output_facts import gather_outputs
 from encdoctor.lab.parts import gather_parts
+from encdoctor.lab.positions import gather_positions
+from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.scores import gather_scores
 
 # In the order in which they run: cheap probes first, training last.
@@ -54,6 +56,9 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     AttentionSites: gather_attention,
     PaddingEntry: gather_entry,
     PaddingAmount: gather_amount,
+    MaskDtypes: gather_dtypes,
+    NoMask: gather_no_mask,
+    ZeroPadding: gather_zero_padding,
     Blocks: gather_blocks,
     Layers: gather_layers,
     Scores: gather_scores,

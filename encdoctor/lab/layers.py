@@ -12,7 +12,7 @@ from torch import nn
 from encdoctor.evidence.blocks import Blocks, Kind
 from encdoctor.evidence.layers import Alike, Layers, Unused
 from encdoctor.lab.lab import Lab, NotMeasured
-from encdoctor.lab.readings import reads, reads_any_child
+from encdoctor.lab.readings import reads
 from encdoctor.lab.source import attribute_line, class_place
 from encdoctor.lab.stream import tensors
 from encdoctor.lab.trace import Trace
@@ -83,13 +83,11 @@ def _describe(lab: Lab, model: nn.Module, name: str, module: nn.Module, live: se
         owner, _, attribute = owner.rpartition(".")
     lines = reads(lab.origin, model, attribute, owner) if attribute else []
     place = attribute_line(lab.origin, model, owner, attribute) if attribute else None
-    foreign = type(model.get_submodule(owner)).__module__.startswith("torch.")
     return Unused(
         module=name,
         class_name=type(module).__name__,
         parameters=sum(p.numel() for p in module.parameters()),
         ran=any(_storage(p) in touched for p in module.parameters()),
-        read=bool(lines) or foreign or reads_any_child(model, owner),
         siblings=siblings,
         composite=siblings or sum(1 for m in module.modules() if m._parameters) > 1,
         place=replace(place or class_place(lab.origin, model, name), module=name),

@@ -219,13 +219,18 @@ def _declared_rates(lab: Lab) -> Iterator[tuple[str, float]]:
     """Rates above 0 among the constructor's arguments and the configuration."""
     for holder in (lab.model, *config_objects(lab.model)):
         for name, value in as_mapping(holder).items():
-            if isinstance(name, str) and "drop" in name.lower() and isinstance(value, float) and 0 < value < 1:
+            if isinstance(name, str) and _is_rate(name, value):
                 yield name, value
     try:
         parameters = inspect.signature(type(lab.model).__init__).parameters
     except (TypeError, ValueError):
         return
     for name, parameter in parameters.items():
-        default = parameter.default
-        if "drop" in name.lower() and isinstance(default, float) and 0 < default < 1:
-            yield name, default
+        if _is_rate(name, parameter.default) and not hasattr(lab.model, name):
+            yield name, parameter.default
+
+
+def _is_rate(name: str, value: object) -> bool:
+    """A dropout rate of the encoder, not of a head that this model may not have."""
+    said = "drop" in name.lower() and not re.search("classif|head|pool|summary|layerdrop", name.lower())
+    return said and isinstance(value, float) and 0 < value < 1

@@ -12,8 +12,6 @@ from encdoctor.model import Place
 from encdoctor.target import Origin
 
 BUILDS = ("__init__", "__post_init__", "reset_parameters", "init_weights", "_init_weights", "_reset_parameters")
-# reads that may reach any submodule
-ANY_CHILD = ("getattr", "children", "named_children", "modules", "named_modules", "_modules", "get_submodule")
 
 
 def return_line(origin: Origin, model: nn.Module) -> Place | None:
@@ -45,15 +43,6 @@ def reads(origin: Origin, model: nn.Module, attribute: str, owner: str) -> list[
     return found
 
 
-def reads_any_child(model: nn.Module, owner: str) -> bool:
-    """Whether the owner's class goes through its submodules by name or in a loop over all of them."""
-    for cls in type(model.get_submodule(owner)).__mro__:
-        tree = class_tree(cls) if cls.__module__.partition(".")[0] != "torch" else None
-        if tree is not None and any(_is_generic(node) for method in _methods(tree[0]) for node in ast.walk(method)):
-            return True
-    return False
-
-
 def _lines(tree: ast.ClassDef, attribute: str) -> Iterator[int]:
     for method in _methods(tree):
         for node in ast.walk(method):
@@ -65,8 +54,3 @@ def _methods(tree: ast.ClassDef) -> Iterator[ast.FunctionDef]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name not in BUILDS:
             yield node
-
-
-def _is_generic(node: ast.AST) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return name in ANY_CHILD
