@@ -50,7 +50,7 @@ def check(blocks: Blocks, intent: Intent) -> Verdict:
     over = [s for s in blocks.sublayers if s.skips_over]
     if over:
         return _suspect(over, "the sum joins the tensor from before the previous sublayer", intent)
-    overwritten = list(_overwritten(blocks))
+    overwritten = _overwritten(blocks)
     if overwritten:
         return _suspect(overwritten, "the layer overwrites its input with the normalised one and adds to that", intent)
     return Passed()
@@ -70,23 +70,18 @@ def _suspect(sublayers: list[Sublayer], cause: str, intent: Intent) -> Suspect:
 
 
 def _overwritten(blocks: Blocks) -> list[Sublayer]:
-    """Sublayers that add to a norm of their own layer; a layer that runs again is judged by its first run."""
-    found, seen = [], set()
-    layers: dict[str, list[Sublayer]] = {}
-    for sublayer in blocks.residual():
-        layers.setdefault(sublayer.sum_in, []).append(sublayer)
-    for owner, members in layers.items():
-        if not owner or owner in seen:
-            continue
-        seen.add(owner)
-        first = members[0]
-        if _adds_to_own_norm(first, owner):
+    """Sublayers that add to a norm of their own module, which is not the norm that ends the sublayer before them."""
+    found = []
+    for owner in dict.fromkeys(s.sum_in for s in blocks.residual() if s.sum_in):
+        members = [s for s in blocks.sublayers if s.sum_in == owner or s.sum_in.startswith(f"{owner}.")]
+        # a layer that is run in a loop is fed by its own last norm from the second time on: the first run decides
+        if _adds_to_own_norm(members[0], owner):
             found += [s for s in members if _adds_to_own_norm(s, owner)]
-        elif first.norm_before:
+        elif members[0].norm_before:
             found += [s for s in members[1:] if _adds_to_own_norm(s, owner)]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _adds_to_own_norm(sublayer: Sublayer, owner: str) -> bool:
     inside = sublayer.stream_norm.startswith(f"{owner}.") or sublayer.stream_norm == owner
-    return sublayer.norm_on_stream and not sublayer.norm_before and inside
+    return sublayer.bypass and sublayer.norm_on_stream and not sublayer.norm_before and inside

@@ -43,18 +43,53 @@ class NoMask:
     why: str = ""
     change: float = 0.0
     change_own: float = 0.0
-    entry: Place | None = None
+    starts: Place | None = None
 
 
 @dataclass(frozen=True)
 class ZeroPadding:
-    """A batch whose padding is filled with zeros: the usual content. `bad` tells that real outputs are not finite.
-
-    `bad_gradients` counts parameters whose gradient is not finite though the loss reads real positions only.
-    """
+    """A batch whose padding is what it usually is: zeros, or the padding id. `bad` tells that real outputs are not finite,
+    while they are without padding; `first` is the operation where that starts."""
 
     measured: bool
     why: str = ""
     bad: bool = False
-    bad_gradients: int = 0
     first: FirstBad | None = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A batch in which padding gets in, though it does not in the usual one.
+
+    `name` says what is special about it, `change` how far real outputs move with padding's content there; `places` are
+    those of the attention sites that read padding, `keys` their softmaxes.
+    """
+
+    name: str
+    change: float
+    places: tuple[Place, ...]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Padding's influence alone, in equal lengths, behind more of it, and in training with gradients."""
+
+    measured: bool
+    why: str = ""
+    leaking: tuple[Variant, ...] = ()
+
+
+@dataclass(frozen=True)
+class StaleMask:
+    """A batch after another one with other lengths, against the same batch first on a fresh copy.
+
+    `change` is relative; `raised` is what the later call raised though it runs on a fresh copy. `kept` lists where forward
+    sets what it keeps.
+    """
+
+    measured: bool
+    why: str = ""
+    change: float = 0.0
+    raised: Raised | None = None
+    kept: tuple[Place, ...] = ()

@@ -31,7 +31,8 @@ class HalfRun:
     """The padded batch in one precision. `how` is "float16", "bfloat16" or "autocast bfloat16", …
 
     `bad_share` is the share of real outputs that are not finite; `error` the largest difference from float32,
-    relative, where all are finite.
+    relative, where all are finite. `clashes` tells that what was raised is about two dtypes; then `widened` says where the wider one was made,
+    and where it first met the other.
     """
 
     how: str
@@ -40,6 +41,8 @@ class HalfRun:
     bad_share: float
     error: float
     first: FirstBad | None
+    clashes: bool = False
+    widened: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True)

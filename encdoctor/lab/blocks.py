@@ -331,17 +331,22 @@ class _Reader:
             yield LinearPair(self._layer(region), node.place, inner.numel() / source, node.key)
 
     def _only_linear_before(self, linear: int) -> int | None:
-        n = self.stream.sources[linear][0]
-        for _ in range(30):
-            if n == INPUT:
+        """The last of the maps that alone, through sums and scalings, make this map's input."""
+        found, todo, seen = set(), [self.stream.sources[linear][0]], set()
+        while todo:
+            n = todo.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            if n == INPUT or len(seen) > 60:
                 return None
             if self.stream.is_linear(n):
-                return n
-            sources = set(self.stream.sources[n])
-            if base_name(self.nodes[n].op) not in AFFINE or len(sources) != 1 or self.stream.normed(n):
+                found.add(n)
+            elif base_name(self.nodes[n].op) not in AFFINE or self.stream.normed(n) or self.stream.is_activation(n):
                 return None
-            n = sources.pop()
-        return None
+            else:
+                todo += self.stream.sources[n]
+        return max(found, default=None)
 
     def _feeds_site(self, linear: int) -> bool:
         """Whether a contraction of two computed tensors reads it before any other map does."""

@@ -8,15 +8,17 @@ from typing import Any
 from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
 from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.embeddings import EmbeddingScale
+from encdoctor.evidence.exponentials import Exponentials
 from encdoctor.evidence.gradients import Backwards, Gradients
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
 from encdoctor.evidence.layers import Layers
 from encdoctor.evidence.leaks import PaddingAmount, PaddingEntry
 from encdoctor.evidence.learning import TinyFit
-from encdoctor.evidence.masks import MaskDtypes, NoMask, ZeroPadding
+from encdoctor.evidence.masks import MaskDtypes, NoMask, StaleMask, Variants, ZeroPadding
 from encdoctor.evidence.mixing import SampleCrossing, TokenMixing
 from encdoctor.evidence.modes import Repeats, TrainMode
 from encdoctor.evidence.modules import ModuleTree
+from encdoctor.evidence.norms import Norms
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
 from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.evidence.parts import Parts
@@ -29,6 +31,7 @@ from encdoctor.lab.backwards import gather_backwards
 from encdoctor.lab.blocks import gather_blocks
 from encdoctor.lab.crossing import gather_crossing
 from encdoctor.lab.embeddings import gather_embedding_scale
+from encdoctor.lab.exponentials import gather_exponentials
 from encdoctor.lab.fit import gather_fit
 from encdoctor.lab.gradients import gather_gradients
 from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
@@ -39,6 +42,7 @@ from encdoctor.lab.mask_calls import gather_dtypes, gather_no_mask, gather_zero_
 from encdoctor.lab.mixing import gather_token_mixing
 from encdoctor.lab.modes import gather_repeats, gather_train_mode
 from encdoctor.lab.modules import gather_modules
+from encdoctor.lab.norms import gather_norms
 from encdoctor.lab.numerics import gather_empty_row, gather_half
 from encdoctor.lab.order import gather_order
 from encdoctor.lab.output_facts import gather_outputs
@@ -46,6 +50,7 @@ from encdoctor.lab.parts import gather_parts
 from encdoctor.lab.positions import gather_positions
 from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.scores import gather_scores
+from encdoctor.lab.variants import gather_stale, gather_variants
 
 # In the order in which they run: cheap probes first, training last.
 GATHERERS: dict[type, Callable[[Lab], Any]] = {
@@ -59,6 +64,8 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     MaskDtypes: gather_dtypes,
     NoMask: gather_no_mask,
     ZeroPadding: gather_zero_padding,
+    StaleMask: gather_stale,
+    Variants: gather_variants,
     Blocks: gather_blocks,
     Layers: gather_layers,
     Scores: gather_scores,
@@ -72,6 +79,8 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     EmbeddingScale: gather_embedding_scale,
     EmptyRow: gather_empty_row,
     HalfPrecision: gather_half,
+    Norms: gather_norms,
+    Exponentials: gather_exponentials,
     Repeats: gather_repeats,
     TrainMode: gather_train_mode,
     Gradients: gather_gradients,

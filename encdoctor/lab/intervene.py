@@ -6,7 +6,7 @@ keys), `causal_keys` (the same at the softmax), `flip_mask` (pass the opposite),
 was called), `out_of_place` (a new tensor instead of `x += y`), `pool_real` (pool over real positions), `without_mask` (leave a mask out), `zero_padding` (set padded positions to
 zero before an operation), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range), `softmax_dim` (softmax over the axis `value`),
 `without_chance` (dropout by its mean, other draws by one fixed draw), `clone_inputs` (hand the model copies), `forget`
-(put back what modules kept from the last call).
+(put back what modules kept from the last call), `stable_exp` (subtract the maximum), `stable_log` (no logarithm of 0).
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
         "scale": lambda t: _scaled(1.0 if t.value is None else t.value),
         "finite": lambda t: _finite,
         "without_chance": lambda t: without_chance(),
+        "stable_exp": lambda t: _stable_exp(int(t.value or 0)),
+        "stable_log": lambda t: _stable_log,
         "softmax_dim": lambda t: _softmax_over(int(t.value or 0)),
     }
     if trial.kind not in makers:
@@ -83,6 +85,19 @@ def _softmax_over(dim: int) -> Edit:
         return above / above.sum(dim, keepdim=True)  # written out: exponentials over their sum
 
     return edit
+
+
+def _stable_exp(dim: int) -> Edit:
+    def edit(op: Operation) -> Tensor:
+        scores: Tensor = op.args[0]
+        return torch.exp(scores - scores.amax(dim, keepdim=True))
+
+    return edit
+
+
+def _stable_log(op: Operation) -> Tensor:
+    shares: Tensor = op.args[0]
+    return shares.clamp(min=torch.finfo(shares.dtype).tiny).log()
 
 
 def _finite(op: Operation) -> Tensor:

@@ -35,8 +35,7 @@ def gather_entry(lab: Lab) -> PaddingEntry:
         return PaddingEntry()
     situation = replace(lab.padded, dtype=lab.dtype)
     if padding.leaks:
-        main = _entry_of_content(lab, situation, lambda raw: [pick(raw, lab.contract.output)], lab.contract.pooled)
-        return PaddingEntry(main)
+        return PaddingEntry(entry_of_content(lab, situation, lab.contract.pooled))
     pooled, path = _pooled_change(lab, situation)
     if pooled == 0 or _pooled_change(lab, replace(situation, dtype=lab.own_dtype))[0] == 0:
         return PaddingEntry()
@@ -78,6 +77,11 @@ def _tensors(raw: Any, path: str) -> Iterator[tuple[str, Tensor]]:
 
 
 # ---- content ---------------------------------------------------------------------------------------------------
+
+
+def entry_of_content(lab: Lab, situation: Situation, pooled: bool) -> Entry | None:
+    """Where padding's content reaches the main output."""
+    return _entry_of_content(lab, situation, lambda raw: [pick(raw, lab.contract.output)], pooled)
 
 
 def _entry_of_content(

@@ -93,8 +93,8 @@ def gather_no_mask(lab: Lab) -> NoMask:
     change = _without_mask(lab, lab.dtype)
     if change <= SAME * 1e-4:
         return NoMask(True, change=change)
-    entry = _first_difference(lab)
-    return NoMask(True, "", change, _without_mask(lab, lab.own_dtype), entry)
+    starts = _first_difference(lab)
+    return NoMask(True, "", change, _without_mask(lab, lab.own_dtype), starts)
 
 
 def _without_mask(lab: Lab, dtype: str) -> float:
@@ -128,31 +128,29 @@ def _first_difference(lab: Lab) -> Place | None:
 
 
 def gather_zero_padding(lab: Lab) -> ZeroPadding:
-    """Real outputs of a batch padded with zeros; float inputs only, as ids are looked up."""
+    """Real outputs of a batch padded with zeros, or with the padding id; after that the operation where NaN starts."""
     contract = lab.contract
     if contract.mask is None or not contract.has_sequence:
         return ZeroPadding(False, "the encoder is not told what is padding")
-    if contract.input is InputKind.IDS:
-        return ZeroPadding(False, "padding is an id")
+    plain = lab.run(replace(lab.full, dtype=lab.own_dtype)).tensor
+    if not bool(torch.isfinite(plain).all()):
+        return ZeroPadding(False, "outputs are not finite without padding either")
     situation = replace(lab.padded, dtype=lab.own_dtype)
-    usual = lab.run(situation).tensor
-    real = real_outputs(lab, usual, situation)
-    if not bool(torch.isfinite(usual[real]).all()):
-        return ZeroPadding(False, "real outputs are not finite with other padding either")
-    call = _zeroed(lab, situation)
     model = lab.copy_of(situation.dtype)
     with torch.no_grad():
-        ran = lab.forward(model, situation, call)
+        ran = lab.forward(model, situation, _zeroed(lab, situation))
     if ran.output is None:
         return ZeroPadding(False, "forward raised")
-    if bool(torch.isfinite(ran.output[real]).all()):
+    if bool(torch.isfinite(ran.output[real_outputs(lab, ran.output, situation)]).all()):
         return ZeroPadding(True)
-    first = first_bad(lab, lab.record(situation, _zeroed(lab, situation)), model)
-    return ZeroPadding(True, "", True, 0, first)
+    return ZeroPadding(True, "", True, first_bad(lab, lab.record(situation, _zeroed(lab, situation)), model))
 
 
 def _zeroed(lab: Lab, situation: Situation) -> Call:
+    """The padded call with zeros in its padding; ids keep their padding id."""
     call = make_call(lab.contract, situation, lab.device)
+    if lab.contract.input is InputKind.IDS:
+        return call
     batch, sequence = lab.contract.shape.index("B"), lab.contract.shape.index("S")
     shape = [1] * call.content.dim()
     shape[batch], shape[sequence] = call.keep.shape

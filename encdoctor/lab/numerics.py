@@ -14,6 +14,7 @@ from encdoctor.lab.lab import Lab
 from encdoctor.lab.nonfinite import first_bad
 from encdoctor.lab.situations import EMPTY_ROW, Situation
 from encdoctor.lab.trace import Trace
+from encdoctor.lab.widening import DTYPES_CLASH, widened_at
 
 
 def gather_half(lab: Lab) -> HalfPrecision:
@@ -30,13 +31,15 @@ def gather_half(lab: Lab) -> HalfPrecision:
         situation = replace(lab.padded, dtype=dtype, autocast=autocast)
         ran = lab.run(situation)
         bad, error, first = 0.0, 0.0, None
+        clash = ran.raised is not None and DTYPES_CLASH.search(ran.raised.text) is not None
         if ran.output is not None:
             bad = _bad_share(lab, ran.output, situation)
             if exact.output is not None and exact.output.shape == ran.output.shape:
                 error = relative_change(exact.output, ran.output.float(), real_outputs(lab, ran.output, situation))
             if bad and finite32:
                 first = first_bad(lab, lab.trace(situation), lab.copy_of(dtype))
-        runs.append(HalfRun(how, autocast or dtype, ran.raised, bad, error, first))
+        widened = widened_at(lab, lab.trace(situation), lab.copy_of(dtype)) if clash else ()
+        runs.append(HalfRun(how, autocast or dtype, ran.raised, bad, error, first, clash, widened))
     return HalfPrecision(tuple(runs), finite32)
 
 

@@ -63,7 +63,7 @@ def test_drop_path_skips_whole_samples_and_keeps_the_mean() -> None:
     drop, x = DropPath(0.3), torch.ones(4000, 3, 2)
     out = drop(x)
     assert out.flatten(1).unique(dim=1).shape[1] == 1
-    assert set(out.unique().tolist()) == {0.0, pytest.approx(1 / 0.7)}
+    assert out.unique().tolist() == pytest.approx([0, 1 / 0.7])
     assert abs(out.mean().item() - 1) < 0.05
     assert torch.equal(drop.eval()(x), x)
     assert drop.train()(x.half()).dtype == torch.float16
@@ -81,9 +81,8 @@ def test_dropout_is_in_three_places_and_only_in_training(attention: Any) -> None
         torch.manual_seed(0)
         encoder = Encoder(small(**{**off, **place})).train()
         assert not torch.equal(encoder(ids), encoder(ids))
-    dropped = nn.Dropout(0.5)
     encoder = Encoder(small(**{**off, "dropout": 0.5}))
-    places = [name for name, m in encoder.named_modules() if isinstance(m, type(dropped)) and m.p == 0.5]
+    places = [name for name, m in encoder.named_modules() if isinstance(m, nn.Dropout) and m.p == 0.5]
     assert places == ["dropout", *(f"layers.{i}.dropout" for i in range(3))]
 
 

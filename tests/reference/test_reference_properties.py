@@ -219,7 +219,7 @@ def test_checkpointing_changes_nothing(config: EncoderConfig, batch: tuple[Tenso
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
-@EXAMPLES
+@settings(EXAMPLES, max_examples=25)
 @given(configs())
 def test_forward_reads_no_values(config: EncoderConfig) -> None:
     """On the meta device there are none: reading one, which would make a GPU's host wait, is an error."""
@@ -315,6 +315,16 @@ def test_bad_inputs_say_what_is_wrong() -> None:
         other = Encoder(replace(encoder.config, window=window))
         with pytest.raises(ValueError, match="does not broadcast"):
             other(ids, torch.ones(2, 4, dtype=torch.bool))
+
+
+def test_bad_packs_say_what_is_wrong() -> None:
+    packed = PackedEncoder(Encoder(EncoderConfig(d_model=8, num_heads=2, num_layers=1, d_ff=8, drop_path=0.1)))
+    ids = torch.zeros(2, 5, dtype=torch.long)
+    with pytest.raises(ValueError, match="drop_path skips whole samples"):
+        packed(ids, lengths=[5, 4])
+    for lengths in ([5], [5, 0], [5, 6]):
+        with pytest.raises(ValueError, match="2 numbers from 1 to 5"):
+            packed.eval()(ids, lengths=lengths)
 
 
 def test_no_argument_needed() -> None:

@@ -60,6 +60,8 @@ class Broken_hardest_choice(PlainEncoder):
 
 
 class Sound_frozen_on_purpose(SdpaEncoder):
+    """Its token and position vectors are frozen."""
+
     def make_parts(self) -> None:
         super().make_parts()
         self.tokens.requires_grad_(False)

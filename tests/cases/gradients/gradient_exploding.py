@@ -10,7 +10,6 @@ from encdoctor.cases.bases import (
     FusedEncoder,
     PlainEncoder,
     PostNormLayer,
-    PreNormLayer,
     SdpaEncoder,
     TorchEncoder,
     WrappedEncoder,
@@ -22,29 +21,27 @@ class Sine(nn.Module):
         return torch.sin(30 * x)
 
 
-class Broken_sines_with_the_wrong_start(SdpaEncoder):
-    class Layer(PreNormLayer):
-        def make_feed(self) -> nn.Module:
-            parts = [nn.Sequential(nn.Linear(WIDTH, WIDTH), Sine()) for _ in range(3)]
-            return nn.Sequential(*parts)
+class Broken_stem_of_sines_with_the_wrong_start(SdpaEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.stem = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), Sine()) for _ in range(4)))
 
-        def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
-            return self.feed(x + self.attention(x, keep))  # <- in layers.*
+    def embed(self, ids: Tensor) -> Tensor:
+        x = self.stem(self.tokens(ids))  # <- in stem.*
+        return x + self.positions(torch.arange(ids.shape[1], device=ids.device))
 
 
-class Broken_weights_of_unit_variance(PlainEncoder):
-    def make_layers(self) -> nn.ModuleList:
-        return nn.ModuleList([self.Layer(self.Attention()) for _ in range(6)])
+class Broken_stem_of_unit_variance(PlainEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.stem = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in range(24)))
+        for name, parameter in self.stem.named_parameters():
+            if name.endswith("weight"):
+                nn.init.normal_(parameter)
 
-    class Layer(PostNormLayer):
-        def make_feed(self) -> nn.Module:
-            parts = [nn.Linear(WIDTH, WIDTH) for _ in range(4)]
-            for part in parts:
-                nn.init.normal_(part.weight)
-            return nn.Sequential(*(nn.Sequential(part, nn.Tanh()) for part in parts))
-
-        def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
-            return self.feed(x + self.attention(x, keep))  # <- in layers.*
+    def embed(self, ids: Tensor) -> Tensor:
+        x = self.stem(self.look_up(ids))  # <- here
+        return x + self.table[: ids.shape[1]]
 
 
 class Broken_angles_wrapped(FusedEncoder):

@@ -9,7 +9,6 @@ from encdoctor.cases.bases import (
     WIDTH,
     FusedEncoder,
     PlainEncoder,
-    PostNormLayer,
     PreNormLayer,
     SdpaEncoder,
     TorchEncoder,
@@ -26,14 +25,14 @@ class Broken_gain_on_the_stream(FusedEncoder):
         return self.norm(x) * self.gain  # <- here
 
 
-class Broken_sigmoids_without_residual(PlainEncoder):
-    class Layer(PostNormLayer):
-        def make_feed(self) -> nn.Module:
-            steps = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Sigmoid()) for _ in range(4)]
-            return nn.Sequential(*steps)
+class Broken_stem_of_sigmoids(PlainEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.stem = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Sigmoid()) for _ in range(6)))
 
-        def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
-            return self.feed(x + self.attention(x, keep))  # <- in layers.*
+    def embed(self, ids: Tensor) -> Tensor:
+        x = self.stem(self.look_up(ids))  # <- here
+        return x + self.table[: ids.shape[1]]
 
 
 class Broken_tiny_last_projection(TorchEncoder):

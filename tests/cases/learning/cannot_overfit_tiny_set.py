@@ -32,10 +32,14 @@ class Broken_norm_over_one_number(FusedEncoder):  # <- here
         return self.score_norm(self.score(x)) + self.positions[: x.shape[1]]
 
 
-class Broken_mean_over_the_batch(SdpaEncoder):  # <- here
+class Broken_softmax_of_one_number(SdpaEncoder):  # <- here
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.gate = nn.Linear(WIDTH, 1)
+
     def finish(self, x: Tensor) -> Tensor:
-        x = super().finish(x)
-        return x.mean(0, keepdim=True).expand_as(x)
+        places = torch.arange(x.shape[1], device=x.device)
+        return self.gate(super().finish(x)).softmax(-1) * self.positions(places)
 
 
 class Broken_ids_clipped_to_one(TorchEncoder):  # <- here
@@ -45,7 +49,8 @@ class Broken_ids_clipped_to_one(TorchEncoder):  # <- here
 
 class Broken_dead_rectifier(WrappedEncoder):  # <- here
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        return F.relu(super().encode(x, padding) - 20.0)
+        places = torch.arange(x.shape[1], device=x.device)
+        return F.relu(super().encode(x, padding) - 20.0) + self.positions(places)
 
 
 class Sound_small_outputs(PlainEncoder):
@@ -54,6 +59,8 @@ class Sound_small_outputs(PlainEncoder):
 
 
 class Sound_tokens_frozen(SdpaEncoder):
+    """Its token vectors are frozen."""
+
     def make_parts(self) -> None:
         super().make_parts()
         self.tokens.requires_grad_(False)

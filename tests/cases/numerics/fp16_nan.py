@@ -32,7 +32,7 @@ class Broken_exponential_of_large_scores(PlainEncoder):
 class Broken_squares_of_raw_samples(FusedEncoder):
     def embed(self, frames: Tensor) -> Tensor:
         power = (frames * 2**10).square()  # <- here
-        return super().embed(power / power.sum(-1, keepdim=True))
+        return super().embed(power / (power.sum(-1, keepdim=True) + 1))
 
 
 class Broken_eps_rounded_to_zero(LengthsEncoder):
@@ -57,7 +57,7 @@ class Sound_largest_score_subtracted(PlainEncoder):
 class Sound_squares_in_float32(FusedEncoder):
     def embed(self, frames: Tensor) -> Tensor:
         power = (frames * 2**10).float().square()
-        return super().embed((power / power.sum(-1, keepdim=True)).to(frames.dtype))
+        return super().embed((power / (power.sum(-1, keepdim=True) + 1)).to(frames.dtype))
 
 
 class Sound_norm_of_torch(FusedEncoder):

@@ -55,6 +55,9 @@ class Broken_pairs_in_a_list(SdpaEncoder):
 
 
 class Broken_list_of_torch_layers(WrappedEncoder):
+    def make_layer(self) -> nn.TransformerEncoderLayer:
+        return nn.TransformerEncoderLayer(WIDTH, HEADS, 2 * WIDTH, dropout=0.0, batch_first=True)
+
     def __init__(self) -> None:
         super().__init__()
         del self.encoder
@@ -91,7 +94,7 @@ class Sound_list_beside_the_registered_one(PlainEncoder):
 class Sound_list_without_parameters(SdpaEncoder):
     def make_parts(self) -> None:
         super().make_parts()
-        self.steps = [nn.Dropout(0.1), nn.Tanh()]
+        self.steps = [nn.Tanh(), nn.GELU()]
 
     def embed(self, ids: Tensor) -> Tensor:
         x = super().embed(ids)
