@@ -50,7 +50,8 @@ def check(blocks: Blocks, intent: Intent) -> Verdict:
     over = [s for s in blocks.sublayers if s.skips_over]
     if over:
         return _suspect(over, "the sum joins the tensor from before the previous sublayer", intent)
-    overwritten = _overwritten(blocks)
+    # where attention is dropped there is no sublayer to judge by
+    overwritten = [] if blocks.dead else _overwritten(blocks)
     if overwritten:
         return _suspect(overwritten, "the layer overwrites its input with the normalised one and adds to that", intent)
     return Passed()

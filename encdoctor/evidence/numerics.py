@@ -31,8 +31,8 @@ class HalfRun:
     """The padded batch in one precision. `how` is "float16", "bfloat16" or "autocast bfloat16", …
 
     `bad_share` is the share of real outputs that are not finite; `error` the largest difference from float32,
-    relative, where all are finite. `clashes` tells that what was raised is about two dtypes; then `widened` says where the wider one was made,
-    and where it first met the other.
+    relative, where all are finite. `clashes` tells that what was raised is about two dtypes; then `widened` says where
+    the wider one was made, and where it met the other.
     """
 
     how: str

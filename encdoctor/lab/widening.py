@@ -18,39 +18,42 @@ DTYPES_CLASH = re.compile(
     r"|to have the same type|Found dtype|expected .* but got: (?:float|c10::Half|c10::BFloat16)",
     re.IGNORECASE,
 )
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def widened_at(lab: Lab, trace: Trace, model: nn.Module) -> tuple[Place, ...]:
-    """Where the float32 tensor was made, and where it first met a half one; () where the trace does not show it."""
-    for node in trace.nodes:
-        wide = _wide_operand(node)
-        if wide is not None:
-            return tuple(dict.fromkeys((_made_at(lab, trace, model, wide) or node.place, node.place)))
-    last = next((node for node in reversed(trace.nodes) if _is_wide(node)), None)
-    return (last.place,) if last is not None and last.place.line else ()
+    """Where the float32 tensor that was refused comes from, and where it met a half one; () where nothing shows it."""
+    shapes = trace.failed[1] if trace.failed is not None else ()
+    refused = next((n for n in reversed(trace.nodes) if _is_wide(n) and _shape(n) in shapes), None)
+    if refused is None:
+        return ()
+    return tuple(dict.fromkeys(place for place in _history(lab, trace, model, refused) if place.line))
 
 
-def _wide_operand(node: Node) -> Ref | None:
-    """The float32 operand of an operation that promotes half to float32."""
-    floating = [r for r in node.refs if r.tensor.is_floating_point() and r.tensor.dim() > 0]
-    if not _is_wide(node) or not any(r.tensor.dtype in HALVES for r in floating):
-        return None
-    return next((r for r in floating if r.tensor.dtype is torch.float32), None)
+def _history(lab: Lab, trace: Trace, model: nn.Module, node: Node) -> list[Place]:
+    """From where the float32 tensor is made to where it was refused."""
+    met: list[Place] = []
+    while True:
+        floating = [r for r in node.refs if r.tensor.is_floating_point() and r.tensor.dim() > 0]
+        wide = [r for r in floating if r.tensor.dtype is torch.float32]
+        if len(wide) < len(floating) or not wide:
+            met.insert(0, node.place)
+        if not wide:
+            return met
+        if wide[0].node < 0:
+            return [_held_in(lab, model, wide[0]) or node.place, *met]
+        node = trace.nodes[wide[0].node]
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    return tuple(node.tensor.shape) if node.tensor is not None else ()
 
 
 def _is_wide(node: Node) -> bool:
     return node.tensor is not None and node.tensor.dtype is torch.float32 and node.tensor.dim() > 0
 
 
-def _made_at(lab: Lab, trace: Trace, model: nn.Module, ref: Ref) -> Place | None:
-    """Follows a float32 tensor back to the operation that made it out of something that is not float32."""
-    while ref.node >= 0:
-        node = trace.nodes[ref.node]
-        wide = [r for r in node.refs if r.tensor.dtype is torch.float32 and r.tensor.dim() > 0]
-        if not wide:
-            return node.place if node.place.line else None
-        ref = wide[0]
+def _held_in(lab: Lab, model: nn.Module, ref: Ref) -> Place | None:
+    """Where a buffer that stayed float32 is registered."""
     for name, buffer in model.named_buffers():
         if buffer is ref.tensor:
             return buffer_line(lab.origin, model, name)

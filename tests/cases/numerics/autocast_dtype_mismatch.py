@@ -18,10 +18,12 @@ from encdoctor.cases.bases import (
 
 
 class Broken_additive_mask_in_float32(SdpaEncoder):
-    class Attention(SdpaAttention):
-        def attention_mask(self, keep: Tensor) -> Tensor:
-            shut = ~keep[:, None, None, :]
-            return torch.zeros(shut.shape, dtype=torch.float32).masked_fill(shut, -1e4).half()  # <- here
+    """Runs in half precision."""
+
+    class Attention(FusedAttention):
+        def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
+            bias = torch.zeros(keep.shape)  # <- here
+            return scores + bias.masked_fill(~keep, -1e4)[:, None, None, :]
 
 
 class Broken_written_into_float32(FusedEncoder):
@@ -35,7 +37,7 @@ class Broken_written_into_float32(FusedEncoder):
 
 
 class Broken_weights_taken_to_float32(PlainEncoder):
-    """Meant for bfloat16 models."""
+    """Meant for models in bfloat16."""
 
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
