@@ -34,7 +34,8 @@ class Written(nn.Module):
         x = self.embed(ids) + self.place(torch.arange(ids.shape[1], device=ids.device))
         if mask is None:
             mask = torch.ones_like(ids, dtype=torch.bool)
-        return self.norm(x + self.out(self.attend(self.heads(self.q(x)), self.heads(self.k(x)), self.heads(self.v(x)), mask)))
+        q, k, v = (self.heads(project(x)) for project in (self.q, self.k, self.v))
+        return self.norm(x + self.out(self.attend(q, k, v, mask)))
 
     def heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (H, HEAD)).transpose(1, 2)

@@ -24,7 +24,7 @@ from encdoctor.lab.situations import PADDED
 def _state() -> tuple[object, ...]:
     return (
         random.getstate(),
-        np.random.get_state()[1].tolist(),  # type: ignore[index, union-attr]
+        np.random.get_state()[1].tolist(),  # type: ignore[index]
         torch.get_rng_state().tolist(),
         torch.is_grad_enabled(),
         torch.get_default_dtype(),

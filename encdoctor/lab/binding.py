@@ -81,6 +81,11 @@ def _with_output(bench: Bench, contract: CallContract, tried: Tried, given: Mapp
     found = outputs.locate(tried, given.get("output"))
     if found is None:
         raise CannotJudge(f"{type(bench.original).__name__}.forward returns no tensor; name it with --output")
+    try:
+        pick(tried.output, found[0])
+    except (KeyError, IndexError, AttributeError, TypeError) as error:
+        there = ", ".join(repr(t.path) for t in outputs.tensors_in(tried.output)) or "none"
+        raise CannotJudge(f"--output {given.get('output')!r} leads to no tensor ({error}); tensors are at: {there}") from error
     return replace(contract, output=found[0], output_why=found[1])
 
 

@@ -285,7 +285,7 @@ class Lab:
         self.count("backward")
         try:
             with quiet():
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
         except RuntimeError as error:
             raise NotMeasured(f"backward raised {_last_line(error)}", A_BACKWARD) from error
 

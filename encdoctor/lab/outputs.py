@@ -16,6 +16,8 @@ def pick(value: Any, path: str) -> Tensor:
     Raises KeyError, IndexError, AttributeError or TypeError where the path does not lead to a tensor.
     """
     for attribute, index, key in _STEP.findall(path):
+        if isinstance(value, Tensor):
+            raise TypeError(f"{path} goes on behind a tensor")
         if attribute:
             value = getattr(value, attribute)
         else:
