@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -185,15 +185,45 @@ def inspect(target: str, debug: bool, no_color: bool, **given: Any) -> int:
 
 
 @cli.command()
-@click.argument("rule")
+@click.argument("what", nargs=-1, required=True, metavar="RULE|TEXT|-")
 @click.option("--no-color", is_flag=True, help="No colours.")
-def explain(rule: str, no_color: bool) -> None:
-    """Explain a rule, named by its code or slug."""
+def explain(what: tuple[str, ...], no_color: bool) -> None:
+    """Explain a rule, or what an error message or symptom may mean.
+
+    RULE is a code or slug; TEXT is what you see, in your words or PyTorch's; - reads it, or a traceback, from
+    standard input.
+    """
     from encdoctor import registry
     from encdoctor.reports import console
+    from encdoctor.reports.symptoms import matching
 
-    found = registry.find(registry.discover(), rule)
-    console.render_explanation(found.rule.code, _headed(found.text), _console(no_color))
+    text = sys.stdin.read() if what == ("-",) else " ".join(what)
+    checks = registry.discover()
+    found = registry.named(checks, text.strip())
+    if found is not None:
+        console.render_explanation(found.rule.code, _headed(found.text), _console(no_color))
+        return
+    shown = matching(text)
+    if not shown:
+        if len(what) == 1 and len(text.split()) == 1:
+            registry.find(checks, text)  # raises, with the nearest rule
+        raise UsageError("that text is not known: try its last line, fewer words, or `encdoctor symptoms`")
+    console.render_symptoms(shown, _texts(checks), _console(no_color))
+
+
+@cli.command()
+@click.argument("text", nargs=-1)
+@click.option("--no-color", is_flag=True, help="No colours.")
+def symptoms(text: tuple[str, ...], no_color: bool) -> None:
+    """List what people see, and the rules that may be behind it; only what matches TEXT where it is given."""
+    from encdoctor import registry
+    from encdoctor.reports import console
+    from encdoctor.reports.symptoms import SYMPTOMS, matching
+
+    shown = matching(" ".join(text)) if text else list(SYMPTOMS)
+    if not shown:
+        raise UsageError("no symptom matches that text: `encdoctor symptoms` lists them all")
+    console.render_symptoms(shown, _texts(registry.discover()), _console(no_color))
 
 
 @cli.command()
@@ -417,6 +447,11 @@ def _console(no_color: bool) -> Console:
     from rich.console import Console
 
     return Console(no_color=no_color or None, highlight=False)
+
+
+def _texts(checks: Mapping[str, Check]) -> dict[str, tuple[str, RuleText]]:
+    """Code and text of each rule, by slug."""
+    return {check.rule.slug: (code, check.text) for code, check in checks.items()}
 
 
 def _headed(text: RuleText) -> RuleText:

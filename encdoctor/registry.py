@@ -98,12 +98,17 @@ def select(checks: Mapping[str, Check], select: Iterable[str], ignore: Iterable[
     return {code: checks[code] for code in checks if code in wanted and code not in unwanted}
 
 
+def named(checks: Mapping[str, Check], name: str) -> Check | None:
+    """The check with this code or slug, None where there is none."""
+    return next((c for c in checks.values() if name.upper() == c.rule.code or name.lower() == c.rule.slug), None)
+
+
 def find(checks: Mapping[str, Check], name: str) -> Check:
     """The one check with this code or slug."""
-    for check in checks.values():
-        if name.upper() == check.rule.code or name.lower() == check.rule.slug:
-            return check
-    raise UsageError(_unknown(checks, name))
+    found = named(checks, name)
+    if found is None:
+        raise UsageError(_unknown(checks, name))
+    return found
 
 
 def read_check(module: ModuleType, family: str) -> Check:

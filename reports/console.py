@@ -13,6 +13,7 @@ from rich.text import Text
 
 from encdoctor.model import Finding, Outcome, Result, RuleText, Run, TargetReport, Where
 from encdoctor.reports import wording
+from encdoctor.reports.symptoms import Symptom
 from encdoctor.reports.wording import Root, one_line
 
 _STYLES = {
@@ -83,6 +84,23 @@ def render_explanation(code: str, rule: RuleText, console: Console) -> None:
     if rule.url:
         page.gap()
         page.hang(Text(), page.text(one_line(rule.url)))
+
+
+def render_symptoms(symptoms: Iterable[Symptom], rules: Mapping[str, tuple[str, RuleText]], console: Console) -> None:
+    """Print symptoms with the rules that may be behind them, likeliest first; `rules` has code and text by slug."""
+    page = _Page(console)
+    for index, symptom in enumerate(symptoms):
+        if index:
+            page.gap()
+        page.hang(Text(), page.text((symptom.seen, "bold")))
+        for slug in symptom.rules:
+            if slug in rules:
+                code, text = rules[slug]
+                page.hang(Text("  "), page.text((f"{code} {slug}", "bold"), f": {one_line(text.summary)}"))
+        if symptom.advice:
+            page.hang(Text("  "), page.text(symptom.advice))
+    page.gap()
+    page.hang(Text(), page.text("encdoctor explain RULE tells more; encdoctor check looks for them"))
 
 
 # ---- the order of the page ---------------------------------------------------------------------------------

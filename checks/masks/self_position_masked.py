@@ -31,7 +31,7 @@ References
 
 from __future__ import annotations
 
-from encdoctor.evidence.attention import AttentionSites, Covers, MaskAt, Site
+from encdoctor.evidence.attention import AttentionSites
 from encdoctor.intent import Intent, What
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Trial, Verdict
 
@@ -47,7 +47,7 @@ def check(attention: AttentionSites, intent: Intent) -> Verdict:
     if not square:
         return NotApplicable("no attention site whose queries and keys are the same positions was seen")
     largest = max(site.on_self or 0.0 for site in square)
-    masks = [(site, mask) for site in square for mask in site.masks if _hides_diagonal(mask)]
+    masks = [(site, mask) for site in square for mask in site.masks if mask.hides_self]
     if largest > 0 or not masks:
         return Passed(largest)
     return Suspect(
@@ -61,9 +61,3 @@ def check(attention: AttentionSites, intent: Intent) -> Verdict:
         trials=(Trial("without_mask", tuple(mask.key for _, mask in masks)),),
         severity=Severity.NOTE if intent.installed else None,
     )
-
-
-def _hides_diagonal(mask: MaskAt) -> bool:
-    if mask.covers is Covers.DIAGONAL:
-        return True
-    return (mask.covers is Covers.FUTURE and mask.offset <= 0) or (mask.covers is Covers.PAST and mask.offset >= 0)

@@ -59,17 +59,17 @@ def check(part: PositionPart) -> Verdict:
         return NotApplicable("what is added for positions is not made of sines and cosines")
     share, says = _worst(waves)
     scrambled = waves.alike < ALIKE.value
-    if share <= SHARE.value and not scrambled:
+    if share <= SHARE.value and not scrambled and not waves.resembles:
         return Passed(share)
     of_rates = scrambled or "rate" in waves.resembles or "exponent" in waves.resembles
+    symptom = says if share > SHARE.value else "neighbouring positions are as different as distant ones"
     lines = (*part.rates, *part.waves) if of_rates else (*part.waves, *part.rates)
     return Suspect(
         RULE,
-        message="the sinusoidal position table is wrong: "
-        + (waves.resembles or (says if share > SHARE.value else "neighbouring positions are as different as distant ones")),
+        message=f"the sinusoidal position table is wrong: {waves.resembles or symptom}",
         cause=f"{says}; neighbouring rows have a cosine of {waves.alike:.2f}",
-        measured=share if share > SHARE.value else waves.alike,
-        limit=SHARE if share > SHARE.value else ALIKE,
+        measured=waves.alike if scrambled else share,
+        limit=ALIKE if scrambled else SHARE,
         where=(*lines, *part.made, part.added),
         fix="sine and cosine of position · 10000^(−2i/d), the same rate for both of a pair",
         trials=(Trial("sinusoid_table", (part.name,)),) if part.name and part.rows else (),

@@ -33,7 +33,8 @@ class MaskAt:
     keys a padding mask has slipped. `fill` is
     the value that hidden scores get (`how` "fill") or that is added to them ("add"). `rank` is the mask's number of
     axes before broadcasting, `score_rank` the scores'. `grows` tells that masking added axes to the scores. `history` lists
-    the lines on which the mask was made, the latest first, and `shaped` the latest on which its axes were laid out.
+    the lines on which the mask was made, the latest first, and `shaped` the latest on which its axes were laid out. `hides_self` tells
+    that it hides every real query's own position, and not everything.
     """
 
     key: str
@@ -48,6 +49,7 @@ class MaskAt:
     grows: bool = False
     history: tuple[Place, ...] = ()
     shaped: Place | None = None
+    hides_self: bool = False
 
 
 @dataclass(frozen=True)

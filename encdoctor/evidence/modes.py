@@ -77,6 +77,18 @@ class DropoutModule:
 
 
 @dataclass(frozen=True)
+class ThinnedScores:
+    """A site whose scores are multiplied by a random mask before the softmax, in train mode.
+
+    `on_padding` is the largest weight that a padded key gets there.
+    """
+
+    place: Place
+    softmax: Place
+    on_padding: float
+
+
+@dataclass(frozen=True)
 class TrainMode:
     """Train mode against eval mode.
 
@@ -92,3 +104,4 @@ class TrainMode:
     why: str
     root: Place
     reads_mode: tuple[Place, ...] = ()
+    thinned_scores: tuple[ThinnedScores, ...] = ()

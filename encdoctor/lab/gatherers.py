@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from encdoctor.evidence.arguments import Arguments
 from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
 from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.exponentials import Exponentials
 from encdoctor.evidence.gradients import Backwards, Gradients
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
+from encdoctor.evidence.initialisation import Initialisation
 from encdoctor.evidence.layers import Layers
 from encdoctor.evidence.leaks import PaddingAmount, PaddingEntry
 from encdoctor.evidence.learning import TinyFit
@@ -23,8 +25,12 @@ from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
 from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.evidence.parts import Parts
 from encdoctor.evidence.positions import Order, PositionPart
+from encdoctor.evidence.rotary import Rotary
+from encdoctor.evidence.roles import Roles
+from encdoctor.evidence.precision import Backends, Divergence
 from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.evidence.scores import AttentionWeights, Scores
+from encdoctor.lab.arguments import gather_arguments
 from encdoctor.lab.attention import gather_attention, gather_unmasked
 from encdoctor.lab.attention_weights import gather_weights
 from encdoctor.lab.backwards import gather_backwards
@@ -36,6 +42,7 @@ from encdoctor.lab.fit import gather_fit
 from encdoctor.lab.gradients import gather_gradients
 from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
 from encdoctor.lab.lab import Lab
+from encdoctor.lab.initialisation import gather_initialisation
 from encdoctor.lab.layers import gather_layers
 from encdoctor.lab.leaks import gather_amount, gather_entry
 from encdoctor.lab.mask_calls import gather_dtypes, gather_no_mask, gather_zero_padding
@@ -48,6 +55,9 @@ from encdoctor.lab.order import gather_order
 from encdoctor.lab.output_facts import gather_outputs
 from encdoctor.lab.parts import gather_parts
 from encdoctor.lab.positions import gather_positions
+from encdoctor.lab.rotary import gather_rotary
+from encdoctor.lab.roles import gather_roles
+from encdoctor.lab.precision import gather_backends, gather_divergence
 from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.scores import gather_scores
 from encdoctor.lab.variants import gather_stale, gather_variants
@@ -58,6 +68,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     SampleMixing: gather_mixing,
     PaddingInfluence: gather_padding,
     ModuleTree: gather_modules,
+    Arguments: gather_arguments,
     AttentionSites: gather_attention,
     PaddingEntry: gather_entry,
     PaddingAmount: gather_amount,
@@ -68,17 +79,22 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     Variants: gather_variants,
     Blocks: gather_blocks,
     Layers: gather_layers,
+    Roles: gather_roles,
+    Initialisation: gather_initialisation,
     Scores: gather_scores,
     AttentionWeights: gather_weights,
     InfluenceMatrix: gather_matrix,
     UnmaskedSites: gather_unmasked,
     Order: gather_order,
     PositionPart: gather_positions,
+    Rotary: gather_rotary,
     TokenMixing: gather_token_mixing,
     SampleCrossing: gather_crossing,
     EmbeddingScale: gather_embedding_scale,
     EmptyRow: gather_empty_row,
     HalfPrecision: gather_half,
+    Divergence: gather_divergence,
+    Backends: gather_backends,
     Norms: gather_norms,
     Exponentials: gather_exponentials,
     Repeats: gather_repeats,

@@ -41,14 +41,14 @@ def masking_edit(lab: Lab, kind: str) -> Edit:
 
 
 def pool_real(op: Operation) -> Tensor:
-    """A mean, sum or maximum over positions, taken over the real ones."""
+    """A mean, sum, maximum or softmax over positions, taken over the real ones."""
     x = op.args[0]
     axes = [axis for axis in range(x.dim()) if x.shape[axis] == op.keep.shape[1]]
     if not axes or x.shape[0] != op.keep.shape[0]:
         raise NotMeasured("this pooling cannot be repeated over real positions alone")
     real = op.keep.reshape(op.keep.shape[0], *(op.keep.shape[1] if a == axes[0] else 1 for a in range(1, x.dim())))
     name = op.function._schema.name.split("::")[-1]
-    if name in ("max", "amax"):
+    if name in ("max", "amax", "_softmax"):
         result: Tensor = op.function(x.masked_fill(~real, torch.finfo(x.dtype).min), *op.args[1:], **op.kwargs)
         return result
     total = (x * real).sum(axes[0], keepdim=x.dim() == op.output.dim())

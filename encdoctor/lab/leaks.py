@@ -18,7 +18,7 @@ from encdoctor.lab.influence import padding_runs, real_outputs, relative_change,
 from encdoctor.lab.lab import Lab, NotMeasured, Ran
 from encdoctor.lab.layout import Reading, read_positions
 from encdoctor.lab.outputs import pick
-from encdoctor.lab.sites import VIEWS, base_name, score_paths
+from encdoctor.lab.sites import SOFTMAXES, VIEWS, base_name, score_paths
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import CONTENT, Node, Trace
 
@@ -180,7 +180,9 @@ def _entry(trace: Trace, node: Node, lengths: Mapping[int, Any], pooled: bool) -
 
 
 def _is_pooling(node: Node, lengths: Mapping[int, Any]) -> bool:
-    """Whether positions went in and none came out."""
+    """Whether positions went in and none came out, or it weighs positions for what follows."""
+    if node.op in SOFTMAXES:
+        return True
     shape = node.tensor.shape if node.tensor is not None else ()
     went_in = any(size in lengths for ref in node.refs for size in ref.tensor.shape)
     return went_in and not any(size in lengths for size in shape) and base_name(node.op) not in STRIDED

@@ -89,6 +89,7 @@ def _read_mask(trace: Trace, node: Node, score: Ref, reading: Reading, layout: L
         grows=grows,
         history=tuple(dict.fromkeys(n.place for n in made)),
         shaped=next((n.place for n in made if base_name(n.op) in LAYING_OUT), None),
+        hides_self=pattern is not None and _hides_self(pattern, reading),
     )
     return Hiding(mask, pattern)
 
@@ -98,6 +99,15 @@ def _pattern(hidden: Tensor, scores: Tensor, layout: Layout) -> Tensor | None:
         return arrange(hidden.expand(scores.shape), layout)
     except RuntimeError:
         return None
+
+
+def _hides_self(pattern: Tensor, reading: Reading) -> bool:
+    queries = reading.real_keys(pattern)
+    if pattern.shape[2] != pattern.shape[3] or queries is None:
+        return False
+    own = torch.diagonal(pattern, dim1=2, dim2=3)
+    real = queries[:, None].expand(own.shape)
+    return bool(own[real].all()) and not bool(pattern.all(3)[real].all())
 
 
 def _history(trace: Trace, ref: Ref, steps: int = 12) -> list[Node]:

@@ -10,11 +10,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from encdoctor.evidence.modes import Draw, DropoutModule, Kept, Mutation, Repeats, TrainMode
+from encdoctor.evidence.modes import Draw, DropoutModule, Kept, Mutation, Repeats, ThinnedScores, TrainMode
+from encdoctor.lab.attention import sites_with_nodes
 from encdoctor.lab.batches import Call, make_call
-from encdoctor.lab.chance import draws_in, watch_caller, without_chance
+from encdoctor.lab.chance import draws_in, is_random, watch_caller, without_chance
 from encdoctor.lab.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab, NotMeasured, Ran, Treatment
+from encdoctor.lab.sites import base_name, score_paths
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.source import attribute_line, class_place
 from encdoctor.lab.state import (
@@ -183,7 +185,17 @@ def gather_train_mode(lab: Lab) -> TrainMode:
         why,
         class_place(lab.origin, model),
         tuple(lines_that_read_training(lab.origin, model)) if difference else (),
+        tuple(_thinned_scores(lab, training, trace)),
     )
+
+
+def _thinned_scores(lab: Lab, training: Situation, trace: Trace) -> Iterator[ThinnedScores]:
+    leaks = {node.index: site.on_padding for node, site in sites_with_nodes(lab, training)}
+    for path in score_paths(trace):
+        for node, scores in path.steps:
+            others = [ref for ref in node.refs if ref is not scores]
+            if base_name(node.op) == "mul" and any(is_random(trace, ref) for ref in others):
+                yield ThinnedScores(node.place, path.softmax.place, leaks.get(path.softmax.index, 0.0))
 
 
 def _difference(

@@ -38,8 +38,8 @@ def gather_half(lab: Lab) -> HalfPrecision:
                 error = relative_change(exact.output, ran.output.float(), real_outputs(lab, ran.output, situation))
             if bad and finite32:
                 first = first_bad(lab, lab.trace(situation), lab.copy_of(dtype))
-        widened = widened_at(lab, lab.trace(situation), lab.copy_of(dtype)) if clash else ()
-        runs.append(HalfRun(how, autocast or dtype, ran.raised, bad, error, first, clash, widened))
+        widened, hidden = widened_at(lab, lab.trace(situation), lab.copy_of(dtype)) if clash else ((), False)
+        runs.append(HalfRun(how, autocast or dtype, ran.raised, bad, error, first, clash, widened, hidden))
     return HalfPrecision(tuple(runs), finite32)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from encdoctor.lab.block_repairs import BLOCK_REPAIRS
 from encdoctor.lab.compare import axis_of
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
 from encdoctor.lab.trace import Edit, Operation
@@ -110,4 +111,5 @@ REPAIRS: dict[str, Callable[[Lab, Trial], Treatment]] = {
     "add_positions": _add_positions,
     "sinusoid_table": _sinusoid_table,
     "positions_along_sequence": _positions_along_sequence,
+    **BLOCK_REPAIRS,
 }

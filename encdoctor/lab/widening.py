@@ -20,17 +20,23 @@ DTYPES_CLASH = re.compile(
 )
 
 
-def widened_at(lab: Lab, trace: Trace, model: nn.Module) -> tuple[Place, ...]:
-    """Where the float32 tensor that was refused comes from, and where it met a half one; () where nothing shows it."""
+def widened_at(lab: Lab, trace: Trace, model: nn.Module) -> tuple[tuple[Place, ...], bool]:
+    """Where the float32 tensor that was refused comes from, and where it met a half one; () where nothing shows it.
+
+    The second tells that it is held by the model without being registered, so that a change of dtype passes it by.
+    """
     shapes = trace.failed[1] if trace.failed is not None else ()
     refused = next((n for n in reversed(trace.nodes) if _is_wide(n) and _shape(n) in shapes), None)
     if refused is None:
-        return ()
-    return tuple(dict.fromkeys(place for place in _history(lab, trace, model, refused) if place.line))
+        return (), False
+    places, start = _history(refused, trace)
+    held = _held_in(lab, model, start) if start is not None else None
+    known = start is None or held is not None or any(start.tensor is p for p in model.parameters())
+    return tuple(dict.fromkeys(place for place in (held, *places) if place is not None and place.line)), not known
 
 
-def _history(lab: Lab, trace: Trace, model: nn.Module, node: Node) -> list[Place]:
-    """From where the float32 tensor is made to where it was refused."""
+def _history(node: Node, trace: Trace) -> tuple[list[Place], Ref | None]:
+    """The lines from where the float32 tensor is made to where it was refused, and the leaf it started from."""
     met: list[Place] = []
     while True:
         floating = [r for r in node.refs if r.tensor.is_floating_point() and r.tensor.dim() > 0]
@@ -38,9 +44,9 @@ def _history(lab: Lab, trace: Trace, model: nn.Module, node: Node) -> list[Place
         if len(wide) < len(floating) or not wide:
             met.insert(0, node.place)
         if not wide:
-            return met
+            return met, None
         if wide[0].node < 0:
-            return [_held_in(lab, model, wide[0]) or node.place, *met]
+            return [node.place, *met], wide[0]
         node = trace.nodes[wide[0].node]
 
 

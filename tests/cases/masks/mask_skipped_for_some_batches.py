@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from encdoctor.cases.bases import FusedEncoder, PlainEncoder, SdpaAttention, SdpaEncoder, TorchEncoder
+from encdoctor.cases.bases import FusedEncoder, PlainEncoder, SdpaAttention, SdpaEncoder
 
 
 class Broken_alone_without_mask(PlainEncoder):
@@ -34,7 +34,7 @@ class Broken_equal_lengths_trusted(SdpaEncoder):
             return super().forward(x, keep)  # <- in layers.*.attention
 
 
-class Sound_full_batches_without_mask(TorchEncoder):
+class Sound_full_batches_without_mask(SdpaEncoder):
     def encode(self, x: Tensor, keep: Tensor | None) -> Tensor:
         return super().encode(x, None if keep is not None and bool(keep.all()) else keep)
 

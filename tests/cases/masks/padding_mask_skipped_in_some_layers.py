@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from encdoctor.cases.bases import (
-    WIDTH,
-    FusedEncoder,
+    ExplicitAttention,
     LengthsEncoder,
     PlainEncoder,
     SdpaEncoder,
@@ -50,14 +48,18 @@ class Sound_mask_by_lengths_in_every_layer(LengthsEncoder):
     pass
 
 
-class Sound_second_input_without_padding(FusedEncoder):
-    """Every layer reads the sequence, the last one a table of its own as well."""
+class Sound_filled_here_and_weighed_there(PlainEncoder):
+    def make_layers(self) -> nn.ModuleList:
+        layers = super().make_layers()
+        layers[1].attention = WeighedAttention()
+        return layers
 
-    def make_parts(self) -> None:
-        super().make_parts()
-        self.memory = nn.Parameter(torch.randn(5, WIDTH))
-        self.reads = nn.MultiheadAttention(WIDTH, 4, batch_first=True)
 
-    def finish(self, x: Tensor) -> Tensor:
-        memory = self.memory.expand(len(x), -1, -1)
-        return self.norm(x + self.reads(x, memory, memory, need_weights=False)[0])
+class WeighedAttention(ExplicitAttention):
+    def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
+        return scores
+
+    def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+        odds = (scores - scores.amax(-1, keepdim=True)).exp()
+        odds = odds if keep is None else odds * keep[:, None, None, :]
+        return odds / odds.sum(-1, keepdim=True)

@@ -1,0 +1,158 @@
+"""Follows queries, keys and values of each attention back to their maps and to the stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from encdoctor.evidence.blocks import Blocks
+from encdoctor.evidence.layers import Layers
+from encdoctor.evidence.roles import Role, Roles, SiteRoles
+from encdoctor.lab.blocks import stream_of
+from encdoctor.lab.lab import Lab, NotMeasured
+from encdoctor.lab.sites import ScorePath, base_name, score_paths
+from encdoctor.lab.stream import INPUT, MOVES, Stream
+from encdoctor.lab.trace import CONTENT, Ref
+from encdoctor.model import Place
+
+PIECES = {"select", "slice", "split", "split_with_sizes", "chunk", "unbind"}
+
+
+def gather_roles(lab: Lab) -> Roles:
+    """From the padded trace."""
+    trace = lab.trace(replace(lab.padded, dtype=lab.dtype))
+    stream = stream_of(lab, trace)
+    if stream is None:
+        raise NotMeasured("the output was not found among the recorded operations")
+    names = {_where(p): name for name, p in lab.copy_of(lab.dtype).named_parameters()}
+    follow = _Follow(stream, names)
+    spares = _spares(lab)
+    return Roles(tuple(site for path in score_paths(trace) if (site := _site(lab, follow, path, spares)) is not None))
+
+
+def _where(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _spares(lab: Lab) -> list[str]:
+    """Modules that no output depends on."""
+    return [u.module for u in lab.get(Layers).unused]
+
+
+def _site(lab: Lab, follow: _Follow, path: ScorePath, spares: list[str]) -> SiteRoles | None:
+    if path.reader.index not in follow.stream.live or len(path.contraction.refs) < 2:
+        return None
+    query, key = path.contraction.refs[-2:]
+    values = [r for r in path.reader.refs if r.taint & CONTENT and not follow.leads_to(r, path.softmax.index)]
+    if len(values) != 1:
+        return None
+    module = path.softmax.module
+    layer = next((s.layer for s in lab.get(Blocks).sublayers if s.layer and module.startswith(s.layer)), "")
+    roles = [follow.role(ref) for ref in (query, key, values[0])]
+    if any(role is None for role in roles):
+        return None
+    q, k, v = (role for role in roles if role is not None)
+    spare = next((s for s in spares if s.startswith(f"{module}.") or s.rpartition(".")[0] == module), "")
+    return SiteRoles(module, layer, path.contraction.place, path.softmax.foreign, q, k, v, spare)
+
+
+class _Follow:
+    """Walks back from an operand."""
+
+    def __init__(self, stream: Stream, names: dict[int, str]) -> None:
+        self.stream, self.names = stream, names
+        self.trunk = set(stream.trunk())
+
+    def leads_to(self, ref: Ref, index: int) -> bool:
+        """Whether an operand depends on that node within the site: the weights, not the values."""
+        todo, seen = [ref.node], set()
+        while todo:
+            n = todo.pop()
+            if n == index:
+                return True
+            if n > index and n not in seen:
+                seen.add(n)
+                todo += self.stream.sources[n]
+        return False
+
+    def role(self, ref: Ref) -> Role | None:
+        """The maps behind an operand, the part of them, and what they read; None where that is not one point."""
+        maps, pieces, todo, seen, raw = [], set(), [ref.node], set(), False
+        while todo:
+            n = todo.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            if n != INPUT and self.stream.is_linear(n):
+                maps.append(n)
+            elif n == INPUT or n in self.trunk:
+                raw = True
+            elif self.stream.mixes(n):
+                return None
+            else:
+                pieces |= self._piece(n)
+                todo += self.stream.sources[n]
+        if not maps:
+            return Role((), (), raw, False, INPUT, 1.0, self._place(ref.node))
+        reads = [self._read(n) for n in maps]
+        if len({source for source, _ in reads}) > 1:
+            return None
+        return Role(
+            tuple(sorted(self._name(n) for n in maps)),
+            tuple(sorted(pieces)),
+            raw,
+            all(normed for _, normed in reads),
+            reads[0][0],
+            _spread(ref.tensor),
+            self._place(max(maps)),
+        )
+
+    def _piece(self, n: int) -> set[int]:
+        """The offsets at which views cut a part off."""
+        node = self.stream.nodes[n]
+        if base_name(node.op) not in PIECES or node.tensor is None:
+            return set()
+        if isinstance(node.output, list | tuple):
+            used = {r.tensor.storage_offset() for m in self.stream.readers.get(n, []) for r in self.stream.nodes[m].refs
+                    if r.node == n}  # fmt: skip
+            return used if len(used) == 1 else set()
+        return {node.tensor.storage_offset()}
+
+    def _read(self, linear: int) -> tuple[int, bool]:
+        """(the point of the stream that a map reads, whether through a norm)."""
+        n, normed = self.stream.sources[linear][0], False
+        while n != INPUT and n not in self.trunk:
+            normed = normed or self.stream.normed(n)
+            sources = self.stream.sources[n]
+            if not sources:
+                break
+            n = self.stream.norms.get(n, max(sources))
+        while n != INPUT and base_name(self.stream.nodes[n].op) in MOVES and len(set(self.stream.sources[n])) == 1:
+            n = self.stream.sources[n][0]  # views of one point are one point
+        return n, normed
+
+    def _name(self, linear: int) -> str:
+        weight = self.stream.weight(linear)
+        if weight is None:
+            return f"#{linear}"
+        offset = weight.tensor.storage_offset()
+        return f"{self.names.get(_where(weight.tensor), f'#{linear}')}@{offset}"
+
+    def _place(self, n: int) -> Place:
+        return self.stream.nodes[n].place if n != INPUT else Place()
+
+
+def _spread(tensor: Tensor) -> float:
+    """Largest standard deviation of a feature over all tokens and samples, relative to the root mean square."""
+    if tensor.dim() < 3:
+        return 1.0
+    rows = tensor.double()
+    size = rows.square().mean().sqrt()
+    if float(size) == 0:
+        return 0.0
+    batch = rows.reshape(-1, *rows.shape[-2:])
+    along = [batch.std(dim=d, correction=0).amax() for d in (1, 2)]
+    return float(torch.stack(along).amin() / size)
+

@@ -1,0 +1,62 @@
+"""Encoders with position tables that slipped, and sound ones with other layouts and bases."""
+
+from __future__ import annotations
+
+import torch
+from encdoctor.cases.bases import LONGEST, WIDTH, FusedEncoder, PlainEncoder, TorchEncoder
+from torch import Tensor, nn
+
+
+class Broken_rates_grow(PlainEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        rates = 1e4 ** (torch.arange(0, WIDTH, 2) / WIDTH)  # <- here
+        angles = torch.arange(LONGEST)[:, None] * rates
+        self.register_buffer("table", torch.stack((angles.sin(), angles.cos()), -1).flatten(1), persistent=False)
+
+
+class Broken_cosines_overwritten(FusedEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        del self.positions
+        angles = torch.arange(LONGEST)[:, None] * 1e4 ** (-torch.arange(0, WIDTH, 2) / WIDTH)
+        table = torch.zeros(LONGEST, WIDTH)
+        table[:, 0::2] = angles.sin()  # <- here
+        table[:, 0::2] = angles.cos()
+        self.register_buffer("positions", table)
+
+
+class Broken_pair_with_two_rates(TorchEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.register_buffer("rates", 1e4 ** (-torch.arange(WIDTH) / WIDTH))
+        self.register_buffer("turn", torch.arange(WIDTH) % 2 * torch.pi / 2)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        at = torch.arange(ids.shape[1], device=ids.device)[:, None]
+        return self.tokens(ids) + torch.sin(at * self.rates + self.turn)  # <- here
+
+
+class Broken_integer_exponent(PlainEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        rates = 1e4 ** -(torch.arange(0, WIDTH, 2) // WIDTH)  # <- here
+        angles = torch.arange(LONGEST)[:, None] * rates
+        self.register_buffer("table", torch.cat((angles.sin(), angles.cos()), -1), persistent=False)
+
+
+class Sound_halves_and_another_base(PlainEncoder):
+    """Sines first, then cosines, base 1000, counted from one."""
+
+    def make_parts(self) -> None:
+        super().make_parts()
+        angles = torch.arange(1, LONGEST + 1)[:, None] * 1e3 ** (-torch.arange(WIDTH // 2) / (WIDTH // 2 - 1))
+        self.register_buffer("table", torch.cat((angles.sin(), angles.cos()), -1), persistent=False)
+
+
+class Sound_fixed_random_table(PlainEncoder):
+    """No waves at all."""
+
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.register_buffer("table", nn.init.normal_(torch.empty(LONGEST, WIDTH)))
