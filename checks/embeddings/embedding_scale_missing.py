@@ -42,6 +42,8 @@ RATIO = Limit(
 )
 # Outputs that differ this much less between sentences than between positions do not tell words apart.
 HARM = 0.5
+# Vectors that are as large as they were looked up, to rounding, were not scaled.
+UNSCALED = 0.01
 
 
 def check(scale: EmbeddingScale) -> Verdict:
@@ -49,6 +51,8 @@ def check(scale: EmbeddingScale) -> Verdict:
         return NotApplicable(scale.why)
     if scale.learned:
         return NotApplicable("the positions are learned, so training can bring them to size")
+    if abs(scale.factor - 1) > UNSCALED:
+        return Passed(scale.ratio, "looked-up vectors are scaled; by how much is another rule's to judge")
     if scale.normalised:
         return NotApplicable("a norm acts on the tokens before positions are added")
     harmed = scale.sentence_change < HARM * scale.position_change

@@ -43,7 +43,7 @@ def check(intent: Intent, arguments: Arguments, train: TrainMode | None) -> Verd
     if not arguments.classes:
         return NotApplicable("no constructor's source could be read")
     silent = train is not None and not train.draws
-    lost = [a for a in arguments.lost if not (silent and "drop" in a.name)]
+    lost = [a for a in arguments.lost if not (silent and "drop" in a.name) and (a.target or not intent.installed)]
     return [_suspect(argument, intent) for argument in lost] or Passed()
 
 

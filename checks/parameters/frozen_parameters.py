@@ -53,7 +53,7 @@ def check(parts: Parts, intent: Intent) -> Verdict:
             else "its gradient is switched off; whether its values were trained cannot be seen",
             measured=float(part.parameters),
             limit=NONE,
-            where=(part.place,),
+            where=part.places,
             fix="leave requires_grad on, or declare it: --intent frozen",
             severity=Severity.NOTE if part.random is None or intent.installed else None,
             about=part.name,

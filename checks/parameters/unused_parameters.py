@@ -1,8 +1,8 @@
-"""A registered part is never read.
+"""A registered part reaches no output.
 
 What it looks at
-    Which parameters some operation reads, in eval and in train mode, with a mask and without; and whether a method names
-    the attribute at all.
+    Which parameters some output depends on, in eval and in train mode, with a mask and without; and whether a method that
+    runs after building names the attribute at all.
 
 Why it matters
     The part costs memory, is saved and loaded, and never learns. DistributedDataParallel waits for its gradient and
@@ -21,7 +21,7 @@ How to fix it
 
 When it does not apply
     A pooler or head on a branch that this call does not take is a note; so is everything in an installed package. Layers
-    of a stack have a rule of their own.
+    of a stack, and layers that are run whole and lost, have a rule of their own.
 
 Where it points
     The assignment of the part.
@@ -32,31 +32,36 @@ References
 
 from __future__ import annotations
 
-from encdoctor.evidence.parts import Parts
+from encdoctor.evidence.parts import Parts, UnusedPart
 from encdoctor.intent import Intent
 from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("PRM003", "unused-parameters", Severity.WARNING)
-NONE = Limit(0, "parameters that no operation reads", "what is never read cannot learn")
+NONE = Limit(0, "parameters that reach no output", "what no output depends on gets no gradient")
 
 
 def check(parts: Parts, intent: Intent) -> Verdict:
-    unused = [part for part in parts.unused if not part.layer]
-    if not unused:
+    if not parts.unused:
         return Passed()
     return [
         Suspect(
             RULE,
             message=f"`{part.name}` ({part.parameters:,} parameters) is never used",
-            cause="a method names it, but no operation of these calls reads it"
-            if part.mentioned
-            else "no operation reads it, and no method but __init__ names it",
+            cause=_cause(part),
             measured=float(part.parameters),
             limit=NONE,
-            where=(part.place,),
+            where=part.places,
             fix="call it, or take it out; DDP needs find_unused_parameters=True until then",
             severity=Severity.NOTE if part.mentioned or intent.installed else None,
             about=part.name,
         )
-        for part in unused
+        for part in parts.unused
     ]
+
+
+def _cause(part: UnusedPart) -> str:
+    if part.ran:
+        return "it is run, and what it returns is not used"
+    if part.mentioned:
+        return "a method names it, but no operation of these calls reads it"
+    return "no operation reads it, and no method that runs after building names it"

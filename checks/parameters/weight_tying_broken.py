@@ -17,7 +17,7 @@ How to fix it
         self.head.weight = self.embed.weight
 
 When it does not apply
-    No assignment ties anything, or the tie holds.
+    No assignment ties anything, or the tie holds. Assignments under an `if` are not looked at.
 
 Where it points
     The line that replaces one of the two, then the line that ties them.
@@ -41,8 +41,11 @@ def check(parts: Parts) -> Verdict:
     return [
         Suspect(
             RULE,
-            message=f"`{tie.left}` was tied to `{tie.right}`, and is another parameter now",
-            cause="one of them was replaced after the assignment",
+            message=f"`{tie.left}` was tied to `{tie.right}`, and is another parameter"
+            + (" in the same memory" if tie.in_memory else " now"),
+            cause="`.data` shares memory until the next `.to()`: an optimiser sees two parameters"
+            if tie.in_memory
+            else "one of them was replaced after the assignment",
             measured=float(len(parts.broken_ties)),
             limit=NONE,
             where=tie.places,

@@ -9,7 +9,7 @@ from encdoctor.model import Place
 
 @dataclass(frozen=True)
 class FrozenPart:
-    """Parameters that want no gradient, grouped by the module they belong to.
+    """Parameters that want no gradient, grouped by the module they belong to; equal layers are one part.
 
     `moves` tells how far outputs move when the part is changed; `random` that another seed builds other values, None
     where the model could not be built twice.
@@ -19,33 +19,35 @@ class FrozenPart:
     parameters: int
     moves: float
     random: bool | None
-    place: Place
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class UnusedPart:
-    """The topmost module or parameter of which nothing is read in any run.
+    """The topmost module or parameter of which nothing reaches the output in any run; equal layers are one part.
 
-    `mentioned` tells that a method other than `__init__` names the attribute: it may be used on another branch. `layer`
-    tells that it is one of several in a container whose others run.
+    `ran` tells that it is run all the same and its result is lost, `mentioned` that a method that runs after building
+    names the attribute: it may be used on another branch.
     """
 
     name: str
     parameters: int
+    ran: bool
     mentioned: bool
-    layer: bool
-    place: Place
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class BrokenTie:
     """An assignment in the source that ties two parameters, which are two when the model is built.
 
-    `places` lists assignments that replace one of them, then the tie itself.
+    `in_memory` tells that they still lie in the same memory. `places` lists assignments that replace one of them, then
+    the tie itself.
     """
 
     left: str
     right: str
+    in_memory: bool
     places: tuple[Place, ...]
 
 

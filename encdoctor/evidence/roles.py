@@ -32,7 +32,11 @@ class Role:
 
 @dataclass(frozen=True)
 class SiteRoles:
-    """q, k, v of one site; `spare` names a map of the attention's module that is not used, or "" """
+    """q, k, v of one site.
+
+    `spare` names a map of the attention's module, or part of one, that is not used ("" where there is none).
+    `inert_heads` repeat another head or give zeros; `output_dead` tells that the map behind has weights of zero.
+    """
 
     module: str
     layer: str
@@ -44,11 +48,23 @@ class SiteRoles:
     spare: str
     inert_heads: tuple[int, ...] = ()
     heads: int = 1
+    output_dead: bool = False
 
     @property
     def self_attention(self) -> bool:
         """All three read the same point of the stream."""
         return self.query.source == self.key.source == self.value.source
+
+    @property
+    def crossed(self) -> str:
+        """Which two roles are one tensor though a map is left over, as "key and value"; "" where none are."""
+        if not self.spare:
+            return ""
+        named = {"query": self.query, "key": self.key, "value": self.value}
+        for one, other in (("key", "value"), ("query", "key"), ("query", "value")):
+            if named[one].same_as(named[other]):
+                return f"{one} and {other}"
+        return ""
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,18 @@ def gather_embedding_scale(lab: Lab) -> EmbeddingScale:
         d_model=int(token.tensor.shape[-1]),
         sentence_change=sentence,
         position_change=place,
+        factor=_factor(lookup, token.tensor, normalised),
         key=lookup.key,
         lookup=lookup.place,
         added=added.place,
     )
+
+
+def _factor(lookup: Node, token: torch.Tensor, normalised: bool) -> float:
+    """What size the token part has at the sum, as a multiple of what was looked up."""
+    looked_up = lookup.tensor
+    size = 0.0 if looked_up is None or normalised or looked_up.numel() != token.numel() else rms(looked_up)
+    return rms(token) / size if size else 1.0
 
 
 def _position_sum(

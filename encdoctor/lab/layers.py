@@ -25,7 +25,7 @@ def gather_layers(lab: Lab) -> Layers:
     trace = lab.trace(replace(lab.padded, dtype=lab.dtype))
     if trace.output is None:
         raise NotMeasured("the forward did not come to an end")
-    live, touched = _used(trace)
+    live, touched = leaves_used(trace)
     return Layers(
         tuple(_unused(lab, model, live, touched)),
         tuple(_alike(lab, model)),
@@ -36,7 +36,7 @@ def gather_layers(lab: Lab) -> Layers:
 # ---- taking part -----------------------------------------------------------------------------------------------
 
 
-def _used(trace: Trace) -> tuple[set[int], set[int]]:
+def leaves_used(trace: Trace) -> tuple[set[int], set[int]]:
     """Storages of leaves that reach an output, and of all that any operation reads."""
     outputs = {id(t) for t in tensors(trace.output)}
     reaching: set[int] = set()

@@ -55,7 +55,35 @@ def _site(lab: Lab, follow: _Follow, path: ScorePath, spares: list[str]) -> Site
         return None
     q, k, v = (role for role in roles if role is not None)
     spare = next((s for s in spares if s.startswith(f"{module}.") or s.rpartition(".")[0] == module), "")
-    return SiteRoles(module, layer, path.contraction.place, path.softmax.foreign, q, k, v, spare)
+    weights = path.softmax.tensor
+    return SiteRoles(
+        module,
+        layer,
+        path.contraction.place,
+        path.softmax.foreign,
+        q,
+        k,
+        v,
+        spare or follow.part_left([query, key, values[0]]),
+        _inert_heads(weights, values[0].tensor) if weights is not None else (),
+        weights.shape[1] if weights is not None and weights.dim() == 4 else 1,
+        follow.output_is_dead(path.reader.index),
+    )
+
+
+def _inert_heads(weights: Tensor, values: Tensor) -> tuple[int, ...]:
+    """Heads that repeat another one's weights and values, or give zeros."""
+    if weights.dim() != 4 or weights.shape[1] < 2 or values.numel() % (weights.shape[0] * weights.shape[1]):
+        return ()
+    by_head = values.reshape(*weights.shape[:2], -1)
+    inert = []
+    for h in range(weights.shape[1]):
+        twin = any(
+            torch.equal(weights[:, h], weights[:, g]) and torch.equal(by_head[:, h], by_head[:, g]) for g in range(h)
+        )
+        if twin or not bool(by_head[:, h].any()):
+            inert.append(h)
+    return tuple(inert)
 
 
 class _Follow:
@@ -79,21 +107,23 @@ class _Follow:
 
     def role(self, ref: Ref) -> Role | None:
         """The maps behind an operand, the part of them, and what they read; None where that is not one point."""
-        maps, pieces, todo, seen, raw = [], set(), [ref.node], set(), False
+        maps, pieces, todo, seen, raw = [], set(), [ref], set(), False
         while todo:
-            n = todo.pop()
+            at = todo.pop()
+            n = at.node
+            if n != INPUT and base_name(self.stream.nodes[n].op) in PIECES:
+                pieces.add(at.tensor.storage_offset())
             if n in seen:
                 continue
             seen.add(n)
             if n != INPUT and self.stream.is_linear(n):
                 maps.append(n)
-            elif n == INPUT or n in self.trunk:
+            elif self._is_stream(n):
                 raw = True
             elif self.stream.mixes(n):
                 return None
             else:
-                pieces |= self._piece(n)
-                todo += self.stream.sources[n]
+                todo += [r for r in self.stream.nodes[n].refs if r.node in self.stream.sources[n]]
         if not maps:
             return Role((), (), raw, False, INPUT, 1.0, self._place(ref.node))
         reads = [self._read(n) for n in maps]
@@ -109,16 +139,45 @@ class _Follow:
             self._place(max(maps)),
         )
 
-    def _piece(self, n: int) -> set[int]:
-        """The offsets at which views cut a part off."""
-        node = self.stream.nodes[n]
-        if base_name(node.op) not in PIECES or node.tensor is None:
-            return set()
-        if isinstance(node.output, list | tuple):
-            used = {r.tensor.storage_offset() for m in self.stream.readers.get(n, []) for r in self.stream.nodes[m].refs
-                    if r.node == n}  # fmt: skip
-            return used if len(used) == 1 else set()
-        return {node.tensor.storage_offset()}
+    def _is_stream(self, n: int) -> bool:
+        """The input, or a sum or norm that everything goes through."""
+        return n == INPUT or (n in self.trunk and (self.stream.normed(n) or len(set(self.stream.sources[n])) > 1))
+
+    def part_left(self, operands: list[Ref]) -> str:
+        """The fused map of which these operands, if they share one, read a part only; "" where they do not."""
+        maps = {n for ref in operands for n in self._maps_of(ref)}
+        if len(maps) != 1 or (n := maps.pop()) == INPUT:
+            return ""
+        whole = self.stream.nodes[n].tensor
+        parts = {tuple(self.pieces(r)): r.tensor.numel() for r in operands}
+        if whole is None or len(parts) == 3 or whole.numel() != 3 * max(parts.values()):
+            return ""
+        return f"a part of {self._name(n).partition('@')[0]}"
+
+    def pieces(self, ref: Ref) -> list[int]:
+        role = self.role(ref)
+        return [] if role is None else list(role.piece)
+
+    def _maps_of(self, ref: Ref) -> set[int]:
+        n = ref.node
+        while n != INPUT and not self.stream.is_linear(n):
+            sources = set(self.stream.sources[n])
+            if len(sources) != 1:
+                return {INPUT}
+            n = sources.pop()
+        return {n}
+
+    def output_is_dead(self, n: int) -> bool:
+        """Whether the map behind the weighted values has weights of zero."""
+        for _ in range(12):
+            readers = self.stream.readers.get(n, [])
+            if len(readers) != 1:
+                return False
+            n = readers[0]
+            if self.stream.is_linear(n):
+                weight = self.stream.weight(n)
+                return weight is not None and not bool(weight.tensor.any())
+        return False
 
     def _read(self, linear: int) -> tuple[int, bool]:
         """(the point of the stream that a map reads, whether through a norm)."""

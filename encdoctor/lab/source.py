@@ -39,23 +39,51 @@ def attribute_line(origin: Origin, model: nn.Module, owner: str, attribute: str)
     return None
 
 
+def nearest_line(origin: Origin, model: nn.Module, name: str) -> Place:
+    """Where a part is set: its own attribute, or that of the module that holds it, else the class of the target.
+
+    The target's own lines come before those of what it calls.
+    """
+    found = []
+    path = name
+    while path:
+        owner, _, attribute = path.rpartition(".")
+        place = attribute_line(origin, model, owner, attribute) if _is_module(model, owner) else None
+        if place is not None and place.own:
+            return place
+        found.append(place)
+        path = owner
+    return next((place for place in found if place is not None), class_place(origin, model))
+
+
 def frozen_line(origin: Origin, model: nn.Module, name: str) -> Place:
-    """The line on which a part's gradient is switched off, else where the part is set, else the class."""
+    """The line on which a part's gradient is switched off, else where the part is set, else the class.
+
+    A line that names the part comes first; the only such line of a class on the way to it will do.
+    """
     parts = name.split(".")
     for depth in range(len(parts), -1, -1):
         owner = ".".join(parts[:depth])
-        module = model.get_submodule(owner) if _is_module(model, owner) else None
-        found = class_tree(type(module)) if module is not None else None
-        if module is None or found is None or type(module).__module__.startswith("torch."):
+        lines = _freezing(origin, model, owner) if _is_module(model, owner) else []
+        named = [place for place, names in lines if not parts[depth:] or names & set(parts[depth:])]
+        if named or len(lines) == 1:
+            return (named or [lines[0][0]])[0]
+    return nearest_line(origin, model, name)
+
+
+def _freezing(origin: Origin, model: nn.Module, owner: str) -> list[tuple[Place, set[str]]]:
+    """The statements of a module's classes that switch gradients off, with the names that stand in them."""
+    found = []
+    for cls in type(model.get_submodule(owner)).__mro__:
+        source = None if cls.__module__.startswith("torch.") else class_tree(cls)
+        if source is None:
             continue
-        tree, file, before = found
-        rest = set(parts[depth:])
+        tree, file, before = source
+        own = origin.owns(cls.__module__, file)
         for node in ast.walk(tree):
-            if isinstance(node, ast.stmt) and _freezes(node) and (not rest or _names(node) & rest):
-                own = origin.owns(type(module).__module__, file)
-                return Place(owner, type(module).__name__, file, before + node.lineno, own)
-    owner, _, attribute = name.rpartition(".")
-    return attribute_line(origin, model, owner, attribute) or class_place(origin, model, owner)
+            if isinstance(node, ast.stmt) and _freezes(node):
+                found.append((Place(owner, cls.__name__, file, before + node.lineno, own), _names(node)))
+    return found
 
 
 def _is_module(model: nn.Module, name: str) -> bool:
@@ -68,14 +96,59 @@ def _is_module(model: nn.Module, name: str) -> bool:
 
 def _freezes(node: ast.stmt) -> bool:
     """Whether a simple statement sets requires_grad to False, by assignment, call or keyword."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If | ast.With):
+    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If | ast.With | ast.For):
         return False
     text = ast.unparse(node).replace(" ", "")
-    return "requires_grad_(False)" in text or "requires_grad=False" in text
+    return any(said in text for said in ("requires_grad_(False)", "requires_grad=False", "freeze=True"))
 
 
 def _names(node: ast.stmt) -> set[str]:
-    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    nodes = list(ast.walk(node))
+    return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | {n.id for n in nodes if isinstance(n, ast.Name)}
+
+
+# ---- methods ---------------------------------------------------------------------------------------------------
+
+
+def building(cls: type) -> set[str]:
+    """The methods that run while an instance is built: those that `__init__` reaches."""
+    return _reached(_methods(cls), "__init__")
+
+
+def is_read(cls: type, attribute: str, through: bool = False) -> bool:
+    """Whether a method that is not only part of building reads `.attribute`; `through` another object than self."""
+    methods = _methods(cls)
+    only_building = building(cls) - _reached(methods, "forward")
+    nodes = [n for name, bodies in methods.items() if name not in only_building for b in bodies for n in ast.walk(b)]
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Load):
+            if not through or not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+                return True
+        if isinstance(node, ast.Constant) and node.value == attribute:
+            return True
+    return False
+
+
+def _methods(cls: type) -> dict[str, list[ast.FunctionDef]]:
+    """All bodies of each method, overridden ones too, which `super()` may call."""
+    methods: dict[str, list[ast.FunctionDef]] = {}
+    for base in cls.__mro__:
+        found = None if base.__module__.startswith("torch.") or base is object else class_tree(base)
+        for node in found[0].body if found else []:
+            if isinstance(node, ast.FunctionDef):
+                methods.setdefault(node.name, []).append(node)
+    return methods
+
+
+def _reached(methods: dict[str, list[ast.FunctionDef]], start: str) -> set[str]:
+    reached, todo = set(), [start]
+    while todo:
+        name = todo.pop()
+        if name in reached or name not in methods:
+            continue
+        reached.add(name)
+        todo += [n.attr for body in methods[name] for n in ast.walk(body) if isinstance(n, ast.Attribute)]
+    return reached
 
 
 def buffer_line(origin: Origin, model: nn.Module, name: str) -> Place | None:

@@ -18,13 +18,13 @@ class Broken_asks_for_the_fast_path(WrappedEncoder):  # <- here
 class Broken_scaled_for_one_kernel(SdpaEncoder):  # <- here
     class Attention(SdpaAttention):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-            scale = None if torch.backends.cuda.flash_sdp_enabled() else 1.0
-            return F.scaled_dot_product_attention(4 * q, k, v, attn_mask=mask, scale=scale)
+            gain = 1.0 if torch.backends.cuda.flash_sdp_enabled() else 1.5
+            return F.scaled_dot_product_attention(gain * q, k, v, attn_mask=mask)
 
 
 class Broken_other_norm_off_the_fast_path(TorchEncoder):  # <- here
     def finish(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:]) if torch.backends.mha.get_fastpath_enabled() else x + x.mean()
+        return x if torch.backends.mha.get_fastpath_enabled() else F.layer_norm(x.abs(), x.shape[-1:])
 
 
 class Sound_torch_layers(WrappedEncoder):

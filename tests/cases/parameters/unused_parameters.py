@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from encdoctor.cases.bases import (
-    LONGEST,
     WIDTH,
     ExplicitAttention,
     FusedEncoder,
@@ -48,7 +47,16 @@ class Broken_second_table(TorchEncoder):
     def make_parts(self) -> None:
         super().make_parts()
         self.segments = nn.Embedding(2, WIDTH)  # <- here
-        self.places = nn.Embedding(LONGEST, WIDTH)
+
+
+class Broken_result_dropped(SdpaEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.mixer = nn.Linear(WIDTH, WIDTH)  # <- here
+
+    def finish(self, x: Tensor) -> Tensor:
+        self.mixer(x)
+        return super().finish(x)
 
 
 class Sound_pooler_on_request(PlainEncoder):

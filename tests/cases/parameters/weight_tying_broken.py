@@ -55,6 +55,16 @@ class Broken_copied_instead_of_shared(TorchEncoder):
         return self.head(super().finish(x))
 
 
+class Broken_same_memory_only(PlainEncoder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(WIDTH, VOCAB, bias=False)
+        self.head.weight.data = self.tokens.weight.data  # <- here
+
+    def finish(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+
 class Sound_tied_last(PlainEncoder):
     def __init__(self) -> None:
         super().__init__()
