@@ -13,7 +13,7 @@ from encdoctor.intent import Intent, read_intent
 from encdoctor.isolation import heartbeat
 from encdoctor.lab.binding import bind
 from encdoctor.lab.intervene import treatment
-from encdoctor.lab.lab import A_BACKWARD, A_FORWARD, Broken, Lab, NotMeasured, untouched
+from encdoctor.lab.lab import A_BACKWARD, A_FORWARD, Broken, Lab, NotMeasured, Treatment, untouched
 from encdoctor.lab.planner import left_out, needed, plan
 from encdoctor.limits import CALLS_RAISING, HIDING
 from encdoctor.model import (
@@ -199,7 +199,8 @@ def _confirm(lab: Lab, case: Case, trial: Trial, cases: list[Case]) -> bool:
     if after is None:
         return False
     case.confidence, case.after, case.treated = Confidence.CONFIRMED, after, treated
-    case.vanishes = [other for other in cases if other is not case and _vanishes(treated, other)]
+    plain = lab.under(Treatment(edits={"": lambda operation: operation.output}))
+    case.vanishes = [other for other in cases if other is not case and _vanishes(treated, other, plain)]
     return True
 
 
@@ -212,9 +213,10 @@ def _remaining(treated: Lab, case: Case) -> float | None:
     return verdict.measured if isinstance(verdict, Passed) else 0.0
 
 
-def _vanishes(treated: Lab, case: Case) -> bool:
+def _vanishes(treated: Lab, case: Case, plain: Lab) -> bool:
+    """Whether a symptom goes under the treatment, and would not go by treating nothing, which leaves fused paths too."""
     try:
-        return _remaining(treated, case) is not None
+        return _remaining(treated, case) is not None and _remaining(plain, case) is None
     except NotMeasured:
         return False
 

@@ -43,7 +43,8 @@ RULE = Rule("MSK006", "mask-fill-too-weak", Severity.WARNING)
 def check(padding: PaddingInfluence, attention: AttentionSites) -> Verdict:
     if not padding.measured:
         return NotApplicable(padding.why)
-    weak = [(site, mask) for site in attention.sites if site.on_padding > 0 for mask in _hiding(site)]
+    sites = [site for site in attention.sites if site.on_padding > 0 and not site.blind_samples]
+    weak = [(site, mask) for site in sites for mask in _hiding(site)]
     if not weak or not padding.leaks:
         return Passed(padding.on_padding)
     fill = max(mask.fill for _, mask in weak)

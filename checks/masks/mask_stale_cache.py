@@ -47,7 +47,9 @@ def check(stale: StaleMask) -> Verdict:
     return Suspect(
         RULE,
         message=f"after a batch with other lengths the next one {'raises' if raised else 'comes out differently'}",
-        cause=f"the mask of the first batch is kept: {raised.text}" if raised else "the mask of the first batch is kept",
+        cause=f"the mask of the first batch is kept: {raised.text}"
+        if raised
+        else "the mask of the first batch is kept",
         measured=stale.change,
         limit=SAME,
         where=stale.kept,

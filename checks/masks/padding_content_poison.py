@@ -32,7 +32,9 @@ from encdoctor.evidence.masks import ZeroPadding
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Trial, Verdict
 
 RULE = Rule("MSK012", "padding-content-poison", Severity.ERROR)
-FINITE = Limit(0.0, "batches whose real outputs are not finite", "padding has weight 0, whatever ordinary number it holds")
+FINITE = Limit(
+    0.0, "batches whose real outputs are not finite", "padding has weight 0, whatever ordinary number it holds"
+)
 
 
 def check(zeros: ZeroPadding) -> Verdict:
@@ -41,7 +43,7 @@ def check(zeros: ZeroPadding) -> Verdict:
     first = zeros.first
     if not zeros.bad or first is None:
         return Passed()
-    if first.masking or "softmax" in first.operation:
+    if not zeros.other_content and (first.masking or "softmax" in first.operation):
         return Passed(reason="masking makes the NaN, not what stands in the padding")
     return Suspect(
         RULE,

@@ -36,7 +36,9 @@ from encdoctor.intent import Intent, What
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Trial, Verdict
 
 RULE = Rule("MSK016", "self-position-masked", Severity.WARNING)
-SOME = Limit(0.0, "largest weight on the own position", "a softmax gives a visible key more than 0; exactly 0 is a mask")
+SOME = Limit(
+    0.0, "largest weight on the own position", "a softmax gives a visible key more than 0; exactly 0 is a mask"
+)
 
 
 def check(attention: AttentionSites, intent: Intent) -> Verdict:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from encdoctor.limits import PADDING_MOVES_NOTHING
+
 
 @dataclass(frozen=True)
 class PaddingInfluence:
@@ -26,7 +28,7 @@ class PaddingInfluence:
     @property
     def leaks(self) -> bool:
         """Padding moves real outputs, in float64 and in the model's own dtype."""
-        return self.on_padding > 0 and self.on_padding_own > 0
+        return self.on_padding > PADDING_MOVES_NOTHING.value and self.on_padding_own > 0
 
 
 @dataclass(frozen=True)

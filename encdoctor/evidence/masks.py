@@ -49,12 +49,14 @@ class NoMask:
 @dataclass(frozen=True)
 class ZeroPadding:
     """A batch whose padding is what it usually is: zeros, or the padding id. `bad` tells that real outputs are not finite,
-    while they are without padding; `first` is the operation where that starts."""
+    while they are without padding; `first` is the operation where that starts. `other_content` tells that other contents
+    leave them finite."""
 
     measured: bool
     why: str = ""
     bad: bool = False
     first: FirstBad | None = None
+    other_content: bool = False
 
 
 @dataclass(frozen=True)

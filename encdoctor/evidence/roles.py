@@ -34,13 +34,14 @@ class Role:
 class SiteRoles:
     """q, k, v of one site.
 
-    `spare` names a map of the attention's module, or part of one, that is not used ("" where there is none).
+    `place` is where scores are made, `mixed_at` where the weights are multiplied with the values. `spare` names a map of the attention's module, or part of one, that is not used ("" where there is none).
     `inert_heads` repeat another head or give zeros; `output_dead` tells that the map behind has weights of zero.
     """
 
     module: str
     layer: str
     place: Place
+    mixed_at: Place
     foreign: bool
     query: Role
     key: Role

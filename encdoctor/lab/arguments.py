@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -15,6 +15,7 @@ from encdoctor.evidence.arguments import Arguments, LostArgument
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.source import class_tree
 from encdoctor.model import Place
+from encdoctor.signatures import config_objects
 
 # Taken for the sake of a common interface; nothing is lost with them.
 INTERFACE = {"device", "dtype", "name", "args", "kwargs", "config", "verbose", "factory_kwargs"}
@@ -38,7 +39,38 @@ def gather_arguments(lab: Lab) -> Arguments:
         if init is not None:
             base = Place(owner, cls.__name__, file, before, lab.origin.owns(cls.__module__, file))
             lost += [*_unread(cls, init, base, inspect.getsource(cls)), *_kept_back(lab, module, init, base)]
+    lost += _unread_settings(lab, seen)
     return Arguments(tuple(lost), len(seen))
+
+
+def _unread_settings(lab: Lab, classes: set[type]) -> Iterator[LostArgument]:
+    """Fields of a configuration of the author's own that no line of his modules reads."""
+    source = "\n".join(_module_source(name) for name in {cls.__module__ for cls in classes})
+    for config in config_objects(lab.model):
+        found = class_tree(type(config)) if not isinstance(config, Mapping) else None
+        if found is None or not lab.origin.owns(type(config).__module__, found[1]):
+            continue
+        tree, file, before = found
+        base = Place("", tree.name, file, before, True)
+        for name, line in _fields(tree):
+            read = re.search(rf"\.{name}\b(?!\s*=[^=])|[\"']{name}[\"']", source) is not None
+            if not read and name not in INTERFACE and not _comment_about(inspect.getsource(type(config)), name):
+                value = repr(getattr(config, name, None))
+                yield LostArgument("", tree.name, name, "", value, "", _at(base, line))
+
+
+def _fields(tree: ast.ClassDef) -> Iterator[tuple[str, int]]:
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id, node.lineno
+
+
+def _module_source(name: str) -> str:
+    module = sys.modules.get(name)
+    try:
+        return inspect.getsource(module) if module is not None else ""
+    except (OSError, TypeError):
+        return ""
 
 
 def _unread(cls: type, init: ast.FunctionDef, base: Place, source: str) -> Iterator[LostArgument]:

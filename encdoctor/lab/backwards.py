@@ -16,6 +16,7 @@ from encdoctor.evidence.gradients import Backwards
 from encdoctor.lab.batches import along, make_call
 from encdoctor.lab.cuts import FlowRecorder, first_bad_gradient
 from encdoctor.lab.gradients import projection_loss
+from encdoctor.lab.influence import real_outputs
 from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.outputs import pick
 from encdoctor.lab.situations import Situation
@@ -61,6 +62,8 @@ def _run(lab: Lab, model: nn.Module, situation: Situation) -> tuple[str, FlowRec
     with torch.enable_grad():
         ran = lab.forward(model, situation, call, inside=recording)
         output, recorder = ran.tensor, recorders[0]
+        if not _finite(output[real_outputs(lab, output, situation)]):
+            return "", recorder  # what forward spoils is not backward's fault
         recorder.finish(pick(ran.raw, lab.contract.output))
         if not output.requires_grad:
             return "", recorder

@@ -166,8 +166,10 @@ def _size(axis: str | int, situation: Situation) -> int:
 
 
 def _strided(content: Tensor) -> Tensor:
-    """The same numbers, not contiguous in memory."""
-    return content.repeat_interleave(2, dim=-1)[..., ::2]
+    """The same numbers with the first two axes swapped in memory, as a transpose leaves them."""
+    if content.dim() < 2:
+        return content.repeat_interleave(2)[::2]
+    return content.transpose(0, 1).contiguous().transpose(0, 1)
 
 
 def _torch_dtype(name: str) -> torch.dtype:

@@ -292,7 +292,9 @@ def bind_mask(
             got = trial.operations + 1000 * (_ABOUT_SIZES.search(str(trial.error)) is None)
             if got > furthest[0] and not (explicit and furthest[2]):
                 furthest = (got, mask, raised)
-        elif expected is not None and _shape_of(trial, contract) != expected:
+        elif expected is not None and (shape := _shape_of(trial, contract)) != expected:
+            if explicit and mask is variants[0]:
+                return mask, f"with {mask.argument} the output's shape is {shape} instead of {expected}"
             continue  # broadcast against an axis that is not the mask's
         elif furthest[2] and explicit:
             return variants[0], f"{furthest[2]}; it runs with ({', '.join(mask.layout)}) {mask.dtype}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from encdoctor.lab.situations import Situation
 
 BATCH = 3
 LENGTH = 13
+# An image of 1024 pixels a side, three channels and three samples has nine million numbers.
+LARGEST_INPUT = 10_000_000
 # A frozen or zero-initialised branch (ReZero, LayerScale) hides what mixes; on the copy it is opened this far.
 OPENED = 0.1
 
@@ -115,6 +118,9 @@ class Bench:
     def attempt(self, contract: CallContract, length: int = LENGTH, batch: int = BATCH, **changes: Any) -> Tried:
         """Tries a contract without padding; after an error, once more to see how far it gets."""
         situation = self.situation(length, batch, **changes)
+        size = math.prod(batch if axis == "B" else length if axis == "S" else int(axis) for axis in contract.shape)
+        if size > LARGEST_INPUT:
+            return Tried(contract, length, error=ValueError(f"an input of {size} numbers is too large to try"))
         try:
             call = self.call(contract, situation)
             return Tried(contract, length, output=self.forward(call))

@@ -65,9 +65,13 @@ class FlowRecorder(TorchFunctionMode):
         sources = [t for t in _flat((args, tuple(kwargs.values()))) if isinstance(t, Tensor)]
         wanted = any(t.requires_grad for t in sources)
         result = func(*args, **kwargs)
-        for tensor in _flat(result):
-            if isinstance(tensor, Tensor) and tensor.is_floating_point():
+        tensors = [tensor for tensor in _flat(result) if isinstance(tensor, Tensor)]
+        for tensor in tensors:
+            if tensor.is_floating_point():
                 self._add(name, sources, tensor, wanted)
+        if wanted and tensors and all(_counts(tensor) for tensor in tensors):
+            # an index that was chosen (argmax): what is looked up by it has no gradient from here
+            self._cut(name, find_place(self._origin, self._path.name, sys._getframe(1)))
         return result
 
     def finish(self, output: Tensor) -> None:
@@ -124,6 +128,10 @@ class Bypass(TorchFunctionMode):
                 if not args[0]:
                     return None
         return func(*args, **kwargs)
+
+
+def _counts(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype is not torch.bool
 
 
 def function_name(func: Any) -> str:

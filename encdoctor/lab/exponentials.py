@@ -67,9 +67,13 @@ def _enlarge(factor: float) -> Edit:
 
 
 def _largest(ref: Ref) -> float:
+    """The largest positive argument, which is what overflows; where there is none to speak of, the largest size."""
     values = ref.tensor.detach().double()
     values = values[torch.isfinite(values) & (values.abs() < MASKED)]
-    return float(values.abs().max()) if values.numel() else 0.0
+    if not values.numel():
+        return 0.0
+    top, size = float(values.max()), float(values.abs().max())
+    return top if top > size / 10 else size
 
 
 # ---- finding ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 from encdoctor.evidence.arguments import Arguments
 from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
 from encdoctor.evidence.blocks import Blocks
+from encdoctor.evidence.edges import EdgeShapes, TrimmedOutput
 from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.exponentials import Exponentials
 from encdoctor.evidence.gradients import Backwards, Gradients
@@ -36,6 +37,7 @@ from encdoctor.lab.attention_weights import gather_weights
 from encdoctor.lab.backwards import gather_backwards
 from encdoctor.lab.blocks import gather_blocks
 from encdoctor.lab.crossing import gather_crossing
+from encdoctor.lab.edges import gather_edges, gather_trimmed
 from encdoctor.lab.embeddings import gather_embedding_scale
 from encdoctor.lab.exponentials import gather_exponentials
 from encdoctor.lab.fit import gather_fit
@@ -89,6 +91,8 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     PositionPart: gather_positions,
     Rotary: gather_rotary,
     TokenMixing: gather_token_mixing,
+    EdgeShapes: gather_edges,
+    TrimmedOutput: gather_trimmed,
     SampleCrossing: gather_crossing,
     EmbeddingScale: gather_embedding_scale,
     EmptyRow: gather_empty_row,

@@ -95,12 +95,12 @@ def _real_keys(keep: Tensor, keys: int) -> Tensor:
 
 
 def _scores_in(op: Operation) -> Tensor:
-    """The scores that a masking operation was given: its largest floating argument."""
+    """The scores that a masking operation was given: its largest floating argument, before any axis was added."""
     tensors = [a for a in op.args if isinstance(a, Tensor) and a.is_floating_point()]
     if not tensors:
         return op.output
-    largest = max(tensors, key=lambda t: t.numel())
-    return largest.expand(op.output.shape)
+    largest: Tensor = max(tensors, key=lambda t: t.numel())
+    return largest if largest.dim() < op.output.dim() else largest.expand(op.output.shape)
 
 
 def _hide_later(scores: Tensor) -> Tensor:

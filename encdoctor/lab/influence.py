@@ -28,7 +28,7 @@ def gather_padding(lab: Lab) -> PaddingInfluence:
         return PaddingInfluence(False, "the encoder is not told what is padding")
     if not lab.contract.has_sequence:
         return PaddingInfluence(False, "the input has no sequence axis")
-    padded = replace(lab.padded, dtype=lab.dtype)
+    padded = _finite_way(lab, replace(lab.padded, dtype=lab.dtype))
     on_padding = padding_change(lab, padded)
     own = padding_change(lab, replace(padded, dtype=lab.own_dtype)) if on_padding > 0 else 0.0
     return PaddingInfluence(
@@ -38,6 +38,14 @@ def gather_padding(lab: Lab) -> PaddingInfluence:
         on_padding_own=own,
         on_real=_real_change(lab, padded),
     )
+
+
+def _finite_way(lab: Lab, situation: Situation) -> Situation:
+    """The situation without torch's fused path where that path alone gives NaN at real positions: rows that are wholly
+    masked by mistake would hide what else the mask does."""
+    base = lab.run(situation).tensor
+    finite = torch.isfinite(base).all(-1) | ~real_outputs(lab, base, situation)
+    return situation if bool(finite.all()) else replace(situation, fast_path=False)
 
 
 def padding_change(lab: Lab, situation: Situation) -> float:
@@ -103,7 +111,9 @@ def gather_matrix(lab: Lab) -> InfluenceMatrix:
         return InfluenceMatrix(None, None, 0, 0, "the input has no sequence axis")
     length = lab.full.length
     if length > LONGEST_MATRIX:
-        return InfluenceMatrix(None, None, 0, length, f"the input is at least {length} long; the matrix is not measured")
+        return InfluenceMatrix(
+            None, None, 0, length, f"the input is at least {length} long; the matrix is not measured"
+        )
     real = max(1, round(length * 9 / 13))
     full = _matrix(lab, length, length, masked=False)
     padded = _matrix(lab, length, real, masked=True) if contract.mask is not None else None
@@ -146,10 +156,11 @@ def _columns(lab: Lab, base: Situation, block: list[int]) -> list[Tensor]:
 
 
 def _moved(lab: Lab, base: Situation, changed: Situation, row: int, sample: int, block: list[int]) -> Tensor:
-    treated = lab
+    plain = treated = lab
     if _padding_is_an_id(lab) and base.padded:
-        treated = disturb_padding(lab, changed, 1, only=changed.replaced)
-    before, after = lab.run(base).tensor, treated.run(changed).tensor
+        # both runs are edited, one without effect: an edited run takes the unfused path
+        plain, treated = (disturb_padding(lab, s, 1, only=s.replaced) for s in (base, changed))
+    before, after = plain.run(base).tensor, treated.run(changed).tensor
     size = torch.nan_to_num(before.double().abs()).amax()
     moved = (before[sample].double() - after[sample].double()).abs().amax(-1) / size.clamp(min=1e-300)
     return torch.nan_to_num(moved, nan=0.0)

@@ -180,7 +180,8 @@ def disturb_padding(lab: Lab, situation: Situation, seed: int, only: Iterable[tu
 def reads(refs: list[Any], ids: Tensor) -> bool:
     """Whether one of the operands is the ids themselves."""
     return any(
-        r.tensor.shape in (ids.shape, ids.t().shape) and not r.tensor.is_floating_point() and
-        (torch.equal(r.tensor, ids) or torch.equal(r.tensor, ids.t()))
+        r.tensor.shape in (ids.shape, ids.t().shape)
+        and not r.tensor.is_floating_point()
+        and (torch.equal(r.tensor, ids) or torch.equal(r.tensor, ids.t()))
         for r in refs
     )

@@ -94,7 +94,9 @@ def _axes(weights: Tensor, key_dim: int, keep: Tensor, heads_slower: bool) -> La
     rest = [i for i in others if i != batch]
     same = [i for i in rest if weights.shape[i] == weights.shape[key_dim]]
     queries = same or [i for i in rest if weights.shape[i] >= length] or rest or others
-    return Layout(tuple(weights.shape), key_dim, min(queries, key=lambda i: abs(i - key_dim)), batch, samples, heads_slower)
+    return Layout(
+        tuple(weights.shape), key_dim, min(queries, key=lambda i: abs(i - key_dim)), batch, samples, heads_slower
+    )
 
 
 # ---- measured --------------------------------------------------------------------------------------------------

@@ -245,7 +245,9 @@ def _amount_change(lab: Lab, length: int, dtype: str) -> tuple[float | None, boo
         return None, False
     changes = [(c, lab.contract.pooled) for c in (_real_change(lab, alone, one, padded, other),) if c is not None]
     twins = dict(vectors(lab, other.raw))
-    changes += [(_change(v, twins[p]), True) for p, v in vectors(lab, one.raw) if p in twins and v.shape == twins[p].shape]
+    changes += [
+        (_change(v, twins[p]), True) for p, v in vectors(lab, one.raw) if p in twins and v.shape == twins[p].shape
+    ]
     return max(changes) if changes else (None, False)
 
 

@@ -109,19 +109,20 @@ def _without_mask(lab: Lab, dtype: str) -> float:
 
 
 def _first_difference(lab: Lab) -> Place | None:
-    """The first operation on content that differs, as far as both calls take the same path; then where they part."""
+    """The first operation on content that both calls make and that differs, else the first that only one makes."""
     full = replace(lab.full, dtype=lab.dtype)
     with_mask, without = lab.trace(full), lab.trace(replace(full, masked=False))
     seen = {node.key: node for node in without.nodes}
+    parted: Place | None = None
     for node in with_mask.nodes:
         twin = seen.get(node.key)
         if not node.taint & CONTENT or node.tensor is None or not node.tensor.is_floating_point():
             continue
-        if twin is None:
+        if twin is None or twin.tensor is None or twin.tensor.shape != node.tensor.shape:
+            parted = parted or node.place
+        elif not torch.equal(twin.tensor, node.tensor):
             return node.place
-        if twin.tensor is not None and twin.tensor.shape == node.tensor.shape and not torch.equal(twin.tensor, node.tensor):
-            return node.place
-    return None
+    return parted
 
 
 # ---- zeros in the padding --------------------------------------------------------------------------------------
@@ -143,7 +144,10 @@ def gather_zero_padding(lab: Lab) -> ZeroPadding:
         return ZeroPadding(False, "forward raised")
     if bool(torch.isfinite(ran.output[real_outputs(lab, ran.output, situation)]).all()):
         return ZeroPadding(True)
-    return ZeroPadding(True, "", True, first_bad(lab, lab.record(situation, _zeroed(lab, situation)), model))
+    first = first_bad(lab, lab.record(situation, _zeroed(lab, situation)), model)
+    usual = lab.run(situation).output
+    other = usual is not None and bool(torch.isfinite(usual[real_outputs(lab, usual, situation)]).all())
+    return ZeroPadding(True, "", True, first, other and contract.input is not InputKind.IDS)
 
 
 def _zeroed(lab: Lab, situation: Situation) -> Call:

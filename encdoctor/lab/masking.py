@@ -196,6 +196,11 @@ def name_pattern(pattern: Tensor, reading: Reading) -> tuple[Covers, int]:
             later = torch.ones_like(pattern[0, 0]).triu(offset)
             if same(pad | later):
                 return Covers.FUTURE, offset
+        for width in range(1, pattern.shape[3] - 1):
+            if same(
+                pad | torch.ones_like(pattern[0, 0]).triu(width + 1) | torch.ones_like(pattern[0, 0]).tril(-width - 1)
+            ):
+                return Covers.BAND, width
     return _displaced(pattern, real, queries)
 
 
@@ -261,5 +266,3 @@ def _rank_before_expand(trace: Trace, ref: Ref) -> int:
     while ref.node >= 0 and base_name(trace.nodes[ref.node].op) == "expand":
         ref = trace.nodes[ref.node].refs[0]
     return ref.tensor.dim()
-
-

@@ -2,13 +2,15 @@
 
 Kinds: `keep_positions` (rearrange axes so that every position stays whole), `batch_first` (flip that flag of torch's
 attention modules), `add_positions` (add a sinusoid to what an operation gives), `positions_along_sequence` (in place of what
-a sum adds along the batch, a sinusoid along the sequence), `sinusoid_table` (write the right sines into a table).
+a sum adds along the batch, a sinusoid along the sequence), `sinusoid_table` (write the right sines into a table),
+`keep_axes` (squeeze only what is squeezed usually), `no_nested_tensor` (switch that path of torch's encoder off).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -98,6 +100,27 @@ def _sinusoid_table(lab: Lab, trial: Trial) -> Treatment:
     return Treatment(prepare=write)
 
 
+def _keep_axes(lab: Lab, trial: Trial) -> Treatment:
+    """Squeezes drop the axes that they drop in the usual batch, and no others."""
+    usual = {n.key: n for n in lab.trace(replace(lab.full, dtype=lab.own_dtype)).nodes if n.key in trial.at}
+
+    def kept(key: str) -> Edit:
+        shape = usual[key].refs[0].tensor.shape
+        axes = [axis for axis, size in enumerate(shape) if size == 1]
+        return lambda op: op.args[0].squeeze(axes) if axes else op.args[0].clone()
+
+    return Treatment(edits={key: kept(key) for key in trial.at if key in usual})
+
+
+def _no_nested_tensor(lab: Lab, trial: Trial) -> Treatment:
+    def switch_off(model: nn.Module) -> None:
+        for name in trial.at:
+            encoder = model.get_submodule(name)
+            encoder.enable_nested_tensor = encoder.use_nested_tensor = False  # type: ignore[assignment]
+
+    return Treatment(prepare=switch_off)
+
+
 def sinusoid(length: int, width: int) -> Tensor:
     """The table of Vaswani et al. 2017, (length, width), float64."""
     rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(1e4) / width))
@@ -109,6 +132,8 @@ REPAIRS: dict[str, Callable[[Lab, Trial], Treatment]] = {
     "keep_positions": _keep_positions,
     "batch_first": _batch_first,
     "add_positions": _add_positions,
+    "keep_axes": _keep_axes,
+    "no_nested_tensor": _no_nested_tensor,
     "sinusoid_table": _sinusoid_table,
     "positions_along_sequence": _positions_along_sequence,
     **BLOCK_REPAIRS,

@@ -50,7 +50,11 @@ def _kinds(lab: Lab) -> Iterator[tuple[str, Situation]]:
     yield "a batch of equal lengths", replace(usual, lengths=(some,) * usual.batch)
     yield "training", replace(usual, training=True, grad=True)
     longest = lab.contract.max_length
-    if usual.length >= 8 and (longest is None or longest >= usual.length + 3) and not lab.contract.settings.get("length"):
+    if (
+        usual.length >= 8
+        and (longest is None or longest >= usual.length + 3)
+        and not lab.contract.settings.get("length")
+    ):
         width = usual.length + 3
         yield f"length {width}", replace(usual, length=width, lengths=(width, width - 4, width - 5))
 

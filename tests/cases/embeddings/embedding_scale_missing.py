@@ -48,13 +48,6 @@ class Broken_root_left_out_before_fused_attention(PlainEncoder):
         return self.tokens(ids)  # <- here
 
 
-class Broken_divided_instead(PlainEncoder):
-    Attention = FusedAttention
-
-    def look_up(self, ids: Tensor) -> Tensor:
-        return self.tokens(ids) / math.sqrt(WIDTH)  # <- here
-
-
 class Broken_initialised_after_the_fact(WrappedEncoder):
     table: Tensor
 

@@ -13,7 +13,6 @@ from encdoctor.cases.bases import (
     PlainEncoder,
     SdpaAttention,
     SdpaEncoder,
-    WrappedEncoder,
 )
 
 
@@ -23,20 +22,14 @@ def distance(length: int) -> Tensor:
 
 
 class Broken_halved_twice(PlainEncoder):
-    attention_window = 8
-
-    class Attention(ExplicitAttention):
-        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            far = distance(scores.shape[-1]) > PlainLocal.attention_window // 4
-            return scores.masked_fill(far, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
-
     def __init__(self) -> None:
         super().__init__()
         self.attention_window = 8
 
-
-class PlainLocal:
-    attention_window = 8
+    class Attention(ExplicitAttention):
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+            far = distance(scores.shape[-1]) > 8 // 4
+            return scores.masked_fill(far, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
 
 class Broken_one_on_each_side(SdpaEncoder):
@@ -50,17 +43,18 @@ class Broken_one_on_each_side(SdpaEncoder):
             bias = far.to(q.dtype)
             if mask is not None:
                 bias = bias.masked_fill(~mask, torch.finfo(q.dtype).min)
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)  # <- here
 
 
-class Broken_band_for_torch(WrappedEncoder):
+class Broken_strictly_inside_a_quarter(FusedEncoder):
     def __init__(self, local_attention: int = 9) -> None:
         super().__init__()
         self.local_attention = local_attention
 
-    def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        far = distance(x.shape[1]) > self.local_attention // 4
-        return self.encoder(x, mask=far, src_key_padding_mask=padding)  # <- here
+    class Attention(FusedAttention):
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+            near = distance(scores.shape[-1]) < 3
+            return torch.where(near, scores, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
 
 class Sound_half_on_each_side(FusedEncoder):

@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encdoctor.cases.bases import ExplicitAttention, FusedEncoder, LengthsEncoder, PlainEncoder, SdpaAttention, SdpaEncoder
+from encdoctor.cases.bases import (
+    ExplicitAttention,
+    FusedEncoder,
+    LengthsEncoder,
+    PlainEncoder,
+    SdpaAttention,
+    SdpaEncoder,
+)
 
 
 class Broken_bias_kept(PlainEncoder):
@@ -21,8 +28,8 @@ class Broken_bias_kept(PlainEncoder):
 
 
 class Broken_kept_by_width(LengthsEncoder):
-    def make_parts(self) -> None:
-        super().make_parts()
+    def __init__(self) -> None:
+        super().__init__()
         self.masks: dict[tuple[int, int], Tensor] = {}
 
     def padding(self, frames: Tensor, lengths: Tensor) -> Tensor:

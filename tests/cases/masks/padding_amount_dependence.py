@@ -62,4 +62,8 @@ class Sound_positions_from_the_front(PlainEncoder):
 class Sound_scaled_by_the_number_of_keys(FusedEncoder):
     class Attention(FusedAttention):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
-            return super().mask_scores(scores, keep)
+            count = keep.sum(1)[:, None, None, None]
+            return super().mask_scores(scores * (1 + count).log() / 2, keep)
+
+        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+            return (scores if keep is not None else scores * math.log(1 + scores.shape[-1]) / 2).softmax(-1)

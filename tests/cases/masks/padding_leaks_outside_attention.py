@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from encdoctor.cases.bases import WIDTH, ExplicitAttention, FusedEncoder, LengthsEncoder, PlainEncoder, PostNormLayer, PreNormLayer
+from encdoctor.cases.bases import (
+    WIDTH,
+    ExplicitAttention,
+    FusedEncoder,
+    LengthsEncoder,
+    PlainEncoder,
+    PostNormLayer,
+    PreNormLayer,
+)
 
 
 class ConvLayer(PreNormLayer):
@@ -59,7 +67,7 @@ class Sound_mean_over_real(PlainEncoder):
         """ids: (B, S) token ids. keep: (B, S) bool, True at real tokens."""
         x = self.embed(ids)
         real = torch.ones_like(ids, dtype=torch.bool) if keep is None else keep
-        mean = (x * real[..., None]).sum(1, keepdim=True) / real.sum(1)[:, None, None]
+        mean = (x * real[..., None]).sum(1, keepdim=True) / real.sum(1).clamp(min=1)[:, None, None]
         return self.encode(x - mean, keep)
 
 

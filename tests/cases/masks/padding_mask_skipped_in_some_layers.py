@@ -62,4 +62,4 @@ class WeighedAttention(ExplicitAttention):
     def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
         odds = (scores - scores.amax(-1, keepdim=True)).exp()
         odds = odds if keep is None else odds * keep[:, None, None, :]
-        return odds / odds.sum(-1, keepdim=True)
+        return odds / odds.sum(-1, keepdim=True).clamp(min=1e-6)

@@ -28,7 +28,9 @@ class Broken_bias_on_the_diagonal(SdpaEncoder):
     class Attention(SdpaAttention):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
             others = ~torch.eye(q.shape[-2], dtype=torch.bool)
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=others if mask is None else mask & others)  # <- here
+            return F.scaled_dot_product_attention(
+                q, k, v, attn_mask=others if mask is None else mask & others
+            )  # <- here
 
 
 class Broken_square_mask_of_torch(WrappedEncoder):
