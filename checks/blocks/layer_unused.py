@@ -34,14 +34,17 @@ from __future__ import annotations
 
 from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.layers import Layers, Unused
+from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.intent import Intent
-from encdoctor.model import Limit, Passed, Place, Rule, Severity, Suspect, Verdict
+from encdoctor.model import Limit, NotApplicable, Passed, Place, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("BLK016", "layer-unused", Severity.WARNING)
 LIMIT = Limit(0.0, "parameters that reach no output", "a parameter that reaches no output can get no gradient")
 
 
-def check(layers: Layers, intent: Intent, blocks: Blocks | None) -> Verdict:
+def check(layers: Layers, intent: Intent, blocks: Blocks | None, outputs: OutputFacts | None) -> Verdict:
+    if outputs is not None and outputs.depends == 0:
+        return NotApplicable("the output does not depend on the input: constant-output says where")
     unused = [u for u in layers.unused if (u.ran and u.composite) or u.siblings]
     unused = [u for u in unused if not _is_dropped_attention(u, blocks)]
     if not unused:

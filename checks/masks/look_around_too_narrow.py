@@ -1,8 +1,8 @@
 """Local attention sees less than its declared window.
 
 What it looks at
-    The band of visible keys at every attention site, against the width that is declared. A window of w is read as w keys
-    in all, half of them on either side, the narrower of the two usual readings.
+    The band of visible keys at every attention site, against the width that is declared. A window of w is read as w
+    keys in all, half of them on either side, the narrower of the two usual readings.
 
 Why it matters
     Fewer neighbours are read than the model was designed, or trained, for.

@@ -17,8 +17,8 @@ How to fix it
         keep = attention_mask.to(torch.bool)
 
 When it does not apply
-    The encoder takes lengths or an additive mask, or refuses other dtypes. Masks that are handed straight to torch's own
-    attention: there a float mask is added by contract, which is a note where the dtype is not documented.
+    The encoder takes lengths or an additive mask, or refuses other dtypes. Masks that are handed straight to torch's
+    own attention: there a float mask is added by contract, which is a note where the dtype is not documented.
 
 Where it points
     The line that adds the mask to the scores, else the places where masks are applied.

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from encdoctor.evidence.influence import InfluenceMatrix
 from encdoctor.evidence.masks import NoMask
-from encdoctor.intent import Intent
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("MSK025", "mask-none-differs", Severity.WARNING)
@@ -41,7 +40,7 @@ SAME = Limit(
 SHARE_IN_OWN = 0.5
 
 
-def check(no_mask: NoMask, matrix: InfluenceMatrix, intent: Intent) -> Verdict:
+def check(no_mask: NoMask, matrix: InfluenceMatrix) -> Verdict:
     if not no_mask.measured:
         return NotApplicable(no_mask.why)
     if no_mask.change <= SAME.value or no_mask.change_own < SHARE_IN_OWN * no_mask.change:
@@ -54,7 +53,6 @@ def check(no_mask: NoMask, matrix: InfluenceMatrix, intent: Intent) -> Verdict:
         limit=SAME,
         where=(no_mask.starts,) if no_mask.starts is not None else (),
         fix="where no mask is given, make one that keeps everything, and take the same path",
-        severity=Severity.NOTE if intent.installed else None,
     )
 
 

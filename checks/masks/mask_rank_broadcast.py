@@ -9,8 +9,8 @@ Why it matters
     It works in the notebook, with one sentence or a square batch, and crashes or goes silently wrong in use.
 
 What you see
-    "The size of tensor a must match the size of tensor b"; "The shape of the 2D attn_mask is … but should be …"; outputs
-    with an axis too many; right with batch 1 only.
+    "The size of tensor a must match the size of tensor b"; "The shape of the 2D attn_mask is … but should be …";
+    outputs with an axis too many; right with batch 1 only.
 
 How to fix it
     Give the mask the axes of the scores::

@@ -1,8 +1,8 @@
 """A mask is built once and kept: the next batch runs under the mask of an earlier one.
 
 What it looks at
-    A batch after another one with other lengths, against the same batch first on a fresh copy; and a shorter batch after
-    a longer one. Other contents under the same lengths come out right, so it is the mask that is remembered.
+    A batch after another one with other lengths, against the same batch first on a fresh copy; and a shorter batch
+    after a longer one. Other contents under the same lengths come out right, so it is the mask that is remembered.
 
 Why it matters
     Every batch but the first is masked by somebody else's padding: real tokens are hidden, padding is read.

@@ -17,8 +17,8 @@ How to fix it
     over features, and make what a convolution sees behind the sentence the same as at its border.
 
 When it does not apply
-    There is no mask; padding's content already moves outputs (other rules); the encoder is meant for padding on the left
-    or for one fixed length. Differences below 1e-6 are rounding or cannot be told from it.
+    There is no mask; padding's content already moves outputs (other rules); the encoder is meant for padding on the
+    left or for one fixed length. Differences below 1e-6 are rounding or cannot be told from it.
 
 Where it points
     The first operation that computes another result.

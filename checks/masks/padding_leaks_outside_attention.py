@@ -18,7 +18,8 @@ How to fix it
         x = nn.LayerNorm(d_model)(x)          # over features; GroupNorm over time reads padding
 
 When it does not apply
-    The encoder is not told what is padding; padding gets in at attention (other rules say how), or at the pooling.
+    The encoder is not told what is padding; padding gets in at attention over all positions (other rules say how), or
+    at the pooling.
 
 Where it points
     The first operation that lets padding in.
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 from encdoctor.evidence.attention import AttentionSites
 from encdoctor.evidence.influence import PaddingInfluence, SampleMixing
-from encdoctor.evidence.leaks import PaddingEntry, Way
+from encdoctor.evidence.leaks import Entry, PaddingEntry, Way
 from encdoctor.limits import PADDING_MOVES_NOTHING
 from encdoctor.model import NotApplicable, Passed, Rule, Severity, Suspect, Trial, Verdict
 
@@ -46,7 +47,7 @@ def check(
     if not padding.measured:
         return NotApplicable(padding.why)
     entry = entering.entry
-    if not padding.leaks or entry is None or entry.way is not Way.OTHER:
+    if not padding.leaks or entry is None or not _is_elsewhere(entry, attention):
         return Passed(padding.on_padding)
     if entry.rearranges or mixing.across > 0:
         return Passed(padding.on_padding, "tokens or samples are mixed up there, which is another rule's to say")
@@ -55,7 +56,7 @@ def check(
     statistics = entry.operation in NORMS
     return Suspect(
         RULE,
-        message=f"padding gets into real positions outside attention, at {entry.operation}",
+        message=f"padding gets into real positions {_where(entry)}, at {entry.operation}",
         cause=f"{entry.operation} in {entry.module or 'forward'} reads padded positions",
         measured=padding.on_padding,
         limit=PADDING_MOVES_NOTHING,
@@ -65,3 +66,14 @@ def check(
         else "set padded positions to zero before this operation",
         trials=() if statistics else (Trial("zero_padding", (entry.key,)),),
     )
+
+
+def _is_elsewhere(entry: Entry, attention: AttentionSites) -> bool:
+    """Outside attention over positions; a site over blocks of them does not count as such."""
+    if entry.way is Way.OTHER:
+        return True
+    return entry.way is Way.ATTENTION and not any(site.aligned for site in attention.sites if site.key == entry.site)
+
+
+def _where(entry: Entry) -> str:
+    return "outside attention" if entry.way is Way.OTHER else "through attention over blocks"

@@ -46,14 +46,16 @@ NO_SLIP = Limit(0.0, "keys by which the mask is off", "a key that is real and hi
 def check(padding: PaddingInfluence, attention: AttentionSites) -> Verdict:
     if not padding.measured:
         return NotApplicable(padding.why)
-    wrong = [(site, mask) for site in attention.sites for mask in site.masks if _is_wrong(site, mask, padding.leaks)]
+    masks = [(site, mask) for site in attention.sites for mask in site.masks if not site.hides_padding()]
+    wrong = [(site, mask) for site, mask in masks if _is_wrong(site, mask, padding.leaks)]
+    wrong = wrong or [(site, mask) for site, mask in masks if padding.leaks and _is_unlike(site, mask)]
     if not wrong:
         return Passed(padding.on_padding, "every mask hides the padding of its own sample")
     first = wrong[0][1]
     return Suspect(
         RULE,
         message=_message(first),
-        cause=f"at {len(wrong)} of {len(attention.sites)} attention sites the mask does not belong to the keys it hides",
+        cause=f"at {len(wrong)} of {len(attention.sites)} attention sites the mask hides other keys than padding",
         measured=padding.on_padding if padding.leaks else float(abs(first.offset)),
         limit=PADDING_MOVES_NOTHING if padding.leaks else NO_SLIP,
         where=tuple(dict.fromkeys(_places(wrong))),
@@ -64,9 +66,14 @@ def check(padding: PaddingInfluence, attention: AttentionSites) -> Verdict:
 
 def _is_wrong(site: Site, mask: MaskAt, leaks: bool) -> bool:
     if mask.covers is Covers.OTHER_SAMPLE:
-        return leaks and not site.hides_padding()
+        return leaks
     # a mask that hides too much leaks nothing; behind a stem that is a matter of taste
-    return mask.covers is Covers.SHIFTED and (leaks or site.own_positions) and not site.hides_padding()
+    return mask.covers is Covers.SHIFTED and (leaks or site.own_positions)
+
+
+def _is_unlike(site: Site, mask: MaskAt) -> bool:
+    """A mask made from the caller's that is nobody's padding, where padding is read."""
+    return mask.covers is Covers.OTHER and mask.from_mask and not mask.grows and site.aligned and site.on_padding > 0
 
 
 def _places(wrong: list[tuple[Site, MaskAt]]) -> list[Place]:
@@ -76,6 +83,8 @@ def _places(wrong: list[tuple[Site, MaskAt]]) -> list[Place]:
 def _message(mask: MaskAt) -> str:
     if mask.covers is Covers.OTHER_SAMPLE:
         return "heads attend under the padding mask of another sample"
+    if mask.covers is Covers.OTHER:
+        return "the mask hides something else than the padding"
     return f"the padding mask is off by {abs(mask.offset)} {'keys' if abs(mask.offset) > 1 else 'key'}"
 
 

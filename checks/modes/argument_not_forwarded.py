@@ -1,8 +1,8 @@
 """A constructor argument changes nothing, or not what it should.
 
 What it looks at
-    The source of the constructors: arguments that are read nowhere, and arguments that a module built inside takes by the
-    same name but is not given, so that it falls back to another default.
+    The source of the constructors: arguments that are read nowhere, and arguments that a module built inside takes by
+    the same name but is not given, so that it falls back to another default.
 
 Why it matters
     The configuration says one thing and the model is another: experiments with that argument all measure one model.
@@ -64,8 +64,8 @@ def _suspect(argument: LostArgument, intent: Intent) -> Suspect:
 def _message(argument: LostArgument) -> str:
     if argument.target:
         return (
-            f"`{argument.name}` is {argument.given} in {argument.class_name}, but {argument.target} is not given it and "
-            f"uses its own default {argument.used}"
+            f"`{argument.name}` is {argument.given} in {argument.class_name}, but {argument.target} is not given it "
+            f"and uses its own default {argument.used}"
         )
     return f"`{argument.name}` of {argument.class_name} is read nowhere"
 

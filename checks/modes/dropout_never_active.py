@@ -1,8 +1,8 @@
 """A dropout rate is given, and nothing is ever dropped.
 
 What it looks at
-    One recorded forward in train mode. Registered dropouts, constructor arguments and settings name rates above 0, and no
-    operation draws a mask.
+    One recorded forward in train mode. Registered dropouts, constructor arguments and settings name rates above 0,
+    and no operation draws a mask.
 
 Why it matters
     The regularisation that the author believes in is off; results with different rates are one and the same.

@@ -32,7 +32,7 @@ from encdoctor.evidence.modes import Draw, TrainMode
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("MOD011", "dropout-rate-mismatch", Severity.WARNING)
-HALF = Limit(0.5, "share that is dropped", "published encoders drop at most half; more is the share that was to be kept")
+HALF = Limit(0.5, "share that is dropped", "published encoders drop at most half; more is what was to be kept")
 ROUNDING = 1e-6
 
 

@@ -5,8 +5,8 @@ What it looks at
     place after it though they started from different seeds.
 
 Why it matters
-    Everything else in the process is affected: a forward that seeds makes every later dropout mask and shuffle the same,
-    one that switches gradients off ends training silently.
+    Everything else in the process is affected: a forward that seeds makes every later dropout mask and shuffle the
+    same, one that switches gradients off ends training silently.
 
 What you see
     The same dropout mask in every step; a loss without gradient; another library that suddenly computes in float64.
@@ -33,7 +33,7 @@ from encdoctor.evidence.modes import Repeats
 from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("MOD004", "global-state-mutated", Severity.ERROR)
-UNTOUCHED = Limit(0.0, "global settings that a forward changes", "a forward computes an output, the process belongs to others")
+UNTOUCHED = Limit(0.0, "global settings that a forward changes", "the process belongs to others as well")
 
 
 def check(repeats: Repeats) -> Verdict:

@@ -8,8 +8,8 @@ Why it matters
     ensemble reads what this model left.
 
 What you see
-    The first call is right, the second on the same batch is not; "a leaf Variable that requires grad is being used in an
-    in-place operation".
+    The first call is right, the second on the same batch is not; "a leaf Variable that requires grad is being used in
+    an in-place operation".
 
 How to fix it
     Write into a new tensor::

@@ -39,7 +39,7 @@ SAME = Limit(
     "relative change of a repeated call after another call",
     "the same kernels on the same numbers give the same bits; 1e-6 leaves room for threads that add in another order",
 )
-NO_GROWTH = Limit(0.0, "containers that grow with every call", "what grows with every call fills the memory in training")
+NO_GROWTH = Limit(0.0, "containers that grow with every call", "what grows with every call fills the memory")
 
 
 def check(repeats: Repeats) -> Verdict:

@@ -41,7 +41,7 @@ ONE = Limit(
     "distance of the weights' sum over the keys from 1",
     "a softmax sums to 1 exactly; eps in the denominator and half precision stay within 1e-3",
 )
-ONCE = Limit(1.0, "softmaxes one after the other", "a second softmax sees inputs in [0, 1]: weights differ by e at most")
+ONCE = Limit(1.0, "softmaxes one after the other", "a second one sees inputs in [0, 1]: weights differ by e at most")
 
 
 def check(weights: AttentionWeights, scores: Scores) -> Verdict:

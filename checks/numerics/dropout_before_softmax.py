@@ -1,8 +1,8 @@
 """Dropout acts on scores instead of weights.
 
 What it looks at
-    One recorded forward in train mode: whether a random mask multiplies the scores on their way to the softmax, and which
-    weight padded keys get there.
+    One recorded forward in train mode: whether a random mask multiplies the scores on their way to the softmax, and
+    which weight padded keys get there.
 
 Why it matters
     A dropped score becomes 0, which is a usual score, not "no attention". Where a mask stands before it, a masked key's
@@ -33,7 +33,7 @@ from encdoctor.evidence.modes import TrainMode
 from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("NUM016", "dropout-before-softmax", Severity.ERROR)
-NONE = Limit(0.0, "sites whose scores are dropped", "a score of 0 is an ordinary score; only a weight of 0 is no attention")
+NONE = Limit(0.0, "sites whose scores are dropped", "a score of 0 is an ordinary one; only a weight of 0 is none")
 
 
 def check(train: TrainMode) -> Verdict:

@@ -4,8 +4,8 @@ What it looks at
     eps of every torch norm against the median variance of the rows that it normalises, on random input.
 
 Why it matters
-    A norm divides by √(variance + eps). Where eps is the larger part, the output is not normalised: its size follows the
-    input's, which is what the norm was to prevent.
+    A norm divides by √(variance + eps). Where eps is the larger part, the output is not normalised: its size follows
+    the input's, which is what the norm was to prevent.
 
 What you see
     Activations that stay tiny after a norm; a model that reacts to the scale of its input; slow starts.
@@ -33,7 +33,7 @@ from encdoctor.intent import Intent
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("NUM015", "layernorm-eps-dominates", Severity.WARNING)
-LARGER = Limit(1.0, "eps over variance", "above 1 the divisor is made of eps; healthy encoders reach 0.03 on fresh weights")
+LARGER = Limit(1.0, "eps over variance", "above 1 eps makes the divisor; healthy encoders reach 0.03 when fresh")
 # Above this the output is smaller than it should be by more than an eighth (1/√1.3).
 WORTH_A_NOTE = 0.3
 
@@ -47,7 +47,7 @@ def check(intent: Intent, norms: Norms) -> Verdict:
     worst = max(off, key=lambda norm: norm.ratio)
     return Suspect(
         RULE,
-        message=f"eps {worst.eps:g} against a variance of {worst.variance:.2g}: {worst.module or 'the norm'} hardly acts",
+        message=f"eps {worst.eps:g} against a variance of {worst.variance:.2g}: {worst.module or 'a norm'} hardly acts",
         cause=_cause(worst),
         measured=worst.ratio,
         limit=LARGER,

@@ -1,8 +1,8 @@
 """A hand-written norm divides by zero.
 
 What it looks at
-    Norms that are written out are run by themselves on rows of zeros and of equal values, in the model's own dtype and in
-    float16, where an eps below 6e-8 rounds to 0.
+    Norms that are written out are run by themselves on rows of zeros and of equal values, in the model's own dtype
+    and in float16, where an eps below 6e-8 rounds to 0.
 
 Why it matters
     Padding is often zeros, and a dead or constant feature row has no variance. 0/0 is NaN, and attention spreads it to

@@ -1,11 +1,13 @@
 """Half precision gives another result, not a rougher one.
 
 What it looks at
-    The padded batch in float16, bfloat16 and under autocast against float32. Where the difference is large, every module's
-    input and output are compared, and the first that takes in what agrees and puts out what does not is named.
+    The padded batch in float16, bfloat16 and under autocast against float32. Where the difference is large, every
+    module's input and output are compared, and the first that takes in what agrees and puts out what does not is
+    named.
 
 Why it matters
-    Numbers that do not fit, positions that collide, sums that stop growing: the encoder that runs in half is another one.
+    Numbers that do not fit, positions that collide, sums that stop growing: the encoder that runs in half is another
+    one.
 
 What you see
     Metrics that fall when mixed precision is switched on, without any NaN.

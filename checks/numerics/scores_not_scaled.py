@@ -74,4 +74,4 @@ def _is_unscaled(site: ScoreSite) -> bool:
 def _cause(site: ScoreSite) -> str:
     if isclose(site.after * sqrt(site.head_dim), 1.0, rel_tol=EXACT):
         return "the division by √head_dim stands behind the softmax, where it shrinks the weights instead of the scores"
-    return "nothing between the projections and the softmax scales the scores, nor do the weights of q and k make up for it"
+    return "nothing between the projections and the softmax scales, nor do the weights of q and k make up for it"

@@ -9,7 +9,8 @@ Why it matters
     stops the gradient of queries and keys.
 
 What you see
-    Attention maps that are flat, or one-hot, from the first step; slow learning that a higher learning rate does not mend.
+    Attention maps that are flat, or one-hot, from the first step; slow learning that a higher learning rate does not
+    mend.
 
 How to fix it
     Scale once, by the width of a head; `F.scaled_dot_product_attention` already does::

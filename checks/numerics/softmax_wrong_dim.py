@@ -1,9 +1,9 @@
 """Softmax runs over another axis than the keys.
 
 What it looks at
-    At every attention site the weights are summed over the axis that the values are contracted over. Where that is not 1
-    though nothing stands between, the softmax ran over queries, heads or samples. A pooling softmax over an axis of
-    length one, or over the batch, is found in the same way.
+    At every attention site the weights are summed over the axis that the values are contracted over. Where that is
+    not 1 though nothing stands between, the softmax ran over queries, heads or samples. A pooling softmax over an
+    axis of length one, or over the batch, is found in the same way.
 
 Why it matters
     A token's result is no longer an average of values: how much it reads depends on what other queries, heads or

@@ -1,8 +1,8 @@
 """A softmax that overflows once scores have grown.
 
 What it looks at
-    Exponentials that are divided by their own sum, and logarithms of a softmax. Their arguments are enlarged to the size
-    that trained scores reach, and the output is watched.
+    Exponentials that are divided by their own sum, and logarithms of a softmax. Their arguments are enlarged to the
+    size that trained scores reach, and the output is watched.
 
 Why it matters
     exp overflows float32 above 88.7 and float16 above 11; inf/inf is NaN. A softmax that has rounded to 0 has the

@@ -32,15 +32,18 @@ References
 
 from __future__ import annotations
 
+from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.evidence.parts import Parts, UnusedPart
 from encdoctor.intent import Intent
-from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
+from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("PRM003", "unused-parameters", Severity.WARNING)
 NONE = Limit(0, "parameters that reach no output", "what no output depends on gets no gradient")
 
 
-def check(parts: Parts, intent: Intent) -> Verdict:
+def check(parts: Parts, intent: Intent, outputs: OutputFacts | None) -> Verdict:
+    if outputs is not None and outputs.depends == 0:
+        return NotApplicable("the output does not depend on the input: constant-output says where")
     if not parts.unused:
         return Passed()
     return [

@@ -29,12 +29,12 @@ class Covers(StrEnum):
 class MaskAt:
     """One operation that masks scores.
 
-    `covers` is what it hides; `offset` the diagonal of a causal mask (1: strictly later keys are hidden), or by how many
-    keys a padding mask has slipped. `fill` is
-    the value that hidden scores get (`how` "fill") or that is added to them ("add"). `rank` is the mask's number of
-    axes before broadcasting, `score_rank` the scores'. `grows` tells that masking added axes to the scores. `history` lists
-    the lines on which the mask was made, the latest first, and `shaped` the latest on which its axes were laid out. `hides_self` tells
-    that it hides every real query's own position, and not everything.
+    `covers` is what it hides; `offset` the diagonal of a causal mask (1: strictly later keys are hidden), the width of
+    a band, or by how many keys a padding mask has slipped. `fill` is the value that hidden scores get (`how` "fill") or
+    that is added to them ("add"). `rank` is the mask's number of axes before broadcasting, `score_rank` the scores'.
+    `grows` tells that masking added axes to the scores. `history` lists the lines on which the mask was made, the
+    latest first, and `shaped` the latest on which its axes were laid out. `hides_self` tells that it hides every
+    real query's own position, and not everything.
     """
 
     key: str
@@ -59,9 +59,10 @@ class Site:
     `on_padding` is the largest weight that a real query gives to a padded key, `on_future` the largest that any
     query gives to a later key, `on_self` to its own position (None where queries and keys are not the same positions).
     `blind_samples` counts samples with a head whose real queries see no key at all. `aligned` tells that it is known
-    which keys are real, `own_positions` that the keys are the input's positions, no more and no fewer. `scale` is the product of the scalars on the way from q·kᵀ to the softmax, None where
-    it could not be read. `foreign` sites lie inside a torch module. `mask_lost_at` lists the calls, the outermost first,
-    that hand the mask no further although their caller has it.
+    which keys are real, `own_positions` that the keys are the input's positions, no more and no fewer. `scale` is the
+    product of the scalars on the way from q·kᵀ to the softmax, None where it could not be read. `foreign` sites lie
+    inside a torch module. `mask_lost_at` lists the calls, the outermost first, that hand the mask no further although
+    their caller has it.
     """
 
     key: str

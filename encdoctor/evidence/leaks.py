@@ -20,8 +20,8 @@ class Way(StrEnum):
 class Entry:
     """The first operation whose output at real positions depends on padding, while its inputs there do not.
 
-    `site` is the softmax of the attention site it belongs to, "" elsewhere; `rearranges` tells that the operation computes
-    nothing and moves numbers to other places.
+    `site` is the softmax of the attention site it belongs to, "" elsewhere; `rearranges` tells that the operation
+    computes nothing and moves numbers to other places.
     """
 
     key: str

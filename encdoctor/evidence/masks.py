@@ -48,9 +48,11 @@ class NoMask:
 
 @dataclass(frozen=True)
 class ZeroPadding:
-    """A batch whose padding is what it usually is: zeros, or the padding id. `bad` tells that real outputs are not finite,
-    while they are without padding; `first` is the operation where that starts. `other_content` tells that other contents
-    leave them finite."""
+    """A batch whose padding is what it usually is: zeros, or the padding id.
+
+    `bad` tells that real outputs are not finite, while they are without padding; `first` is the operation where that
+    starts. `other_content` tells that other contents leave them finite.
+    """
 
     measured: bool
     why: str = ""
@@ -86,8 +88,8 @@ class Variants:
 class StaleMask:
     """A batch after another one with other lengths, against the same batch first on a fresh copy.
 
-    `change` is relative; `raised` is what the later call raised though it runs on a fresh copy. `kept` lists where forward
-    sets what it keeps.
+    `change` is relative; `raised` is what the later call raised though it runs on a fresh copy. `kept` lists where
+    forward sets what it keeps.
     """
 
     measured: bool

@@ -12,8 +12,8 @@ from encdoctor.model import Place
 class Draw:
     """One operation that draws random numbers. `thins` tells that they decide what is kept (dropout, drop path).
 
-    `registered` is False inside a module that is not in `named_modules()`, which `.eval()` does not reach. `rate` is the
-    share that is dropped, None where it is not a dropout.
+    `registered` is False inside a module that is not in `named_modules()`, which `.eval()` does not reach. `rate` is
+    the share that is dropped, None where it is not a dropout.
     """
 
     key: str
@@ -48,9 +48,10 @@ class Kept:
 class Repeats:
     """The same call again, in eval mode, in the model's own dtype; changes are relative to the largest output.
 
-    `chance` compares two random seeds, `state` a call before and after a call of another shape (`after_other` is what the
-    repeated call raised). `draws` is filled where chance matters. `switches` names global settings that differ after a
-    forward, `reseeds` the generators that it sets, `sets` the line. `deliberate` quotes where chance or state is declared.
+    `chance` compares two random seeds, `state` a call before and after a call of another shape (`after_other` is what
+    the repeated call raised). `draws` is filled where chance matters. `switches` names global settings that differ
+    after a forward, `reseeds` the generators that it sets, `sets` the line. `deliberate` quotes where chance or state
+    is declared.
     """
 
     chance: float

@@ -124,5 +124,5 @@ class AttentionWeights:
     pools: tuple[PoolWeights, ...]
 
 
-# T5 initialises q by a further head_dim^-½. Twice that is still folded, while nn.Linear and Xavier give q, k and v alike.
+# T5 initialises q by a further head_dim^-½. Twice that is still folded; nn.Linear and Xavier give q, k and v alike.
 FOLDED = 2.0

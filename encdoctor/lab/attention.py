@@ -93,11 +93,10 @@ def _blind(hidden: Tensor | None, reading: Reading) -> int:
     """How many samples have a head in which no real query sees any key."""
     if hidden is None or hidden.shape[0] != reading.keep.shape[0]:
         return 0
-    sees_nothing = hidden.all(3)
     queries = reading.real.get(hidden.shape[2])
-    if queries is not None:
-        sees_nothing = sees_nothing | ~queries[:, None]
-    return int(sees_nothing.all(2).any(1).sum())
+    if queries is None:
+        return 0
+    return int((hidden.all(3) | ~queries[:, None]).all(2).any(1).sum())
 
 
 def _mask_lost_at(trace: Trace, module: str) -> tuple[Place, ...]:

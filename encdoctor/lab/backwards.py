@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ def gather_backwards(lab: Lab) -> Backwards:
     model = lab.fresh()
     raised, recorder = _run(lab, model, situation)
     if raised:
-        return Backwards(raised=raised, written_at=_in_place(lab, situation))
+        return Backwards(raised=raised, written_at=_in_place(lab, situation, raised))
     bad = [name for name, p in model.named_parameters() if p.grad is not None and not _finite(p.grad)]
     content = recorder.content
     if content.grad is not None and not _finite(content.grad):
@@ -131,14 +132,25 @@ CHECKPOINT = "torch.utils.checkpoint"
 # ---- in-place writes -------------------------------------------------------------------------------------------
 
 
-def _in_place(lab: Lab, situation: Situation) -> tuple[Place, ...]:
-    """Writes into tensors that an earlier operation had read, in the target's own lines, the latest first."""
+def _in_place(lab: Lab, situation: Situation, raised: str) -> tuple[Place, ...]:
+    """Writes into memory that an earlier operation had read, in the target's own lines, the latest first.
+
+    Those into a tensor of the shape that the exception names come before the others.
+    """
     trace = lab.trace(replace(situation, grad=False))
-    read: set[int] = set()
-    places = []
+    said = re.search(r"\[\w[\w.]* \[([\d, ]*)\]\]", raised)
+    shape = tuple(int(n) for n in said[1].split(",") if n.strip()) if said else ()
+    read: dict[int, tuple[int, ...]] = {}
+    likely, others = [], []
     for node in trace.nodes:
         refs = node.refs
-        if node.op.endswith("_") and not node.op.startswith("_") and refs and id(refs[0].tensor) in read:
-            places.append(node.place)
-        read |= {id(ref.tensor) for ref in refs}
-    return tuple(dict.fromkeys(place for place in reversed(places) if place.own))
+        written = refs[0].tensor.untyped_storage().data_ptr() if refs and _writes(node.op) else None
+        if written in read and node.place.own:
+            (likely if read[written] == shape else others).append(node.place)
+        for ref in refs:
+            read.setdefault(ref.tensor.untyped_storage().data_ptr(), tuple(ref.tensor.shape))
+    return tuple(dict.fromkeys([*reversed(likely), *reversed(others)]))
+
+
+def _writes(op: str) -> bool:
+    return op.endswith("_") and not op.startswith("_")

@@ -20,6 +20,8 @@ from encdoctor.target import Origin
 
 # Their derivative is zero wherever it exists: the gradient arrives as zeros.
 FLAT = {"round", "floor", "ceil", "trunc", "sign", "round_", "floor_", "ceil_", "trunc_", "sign_"}
+# They choose: what comes out is whole numbers, behind which there is no derivative.
+CHOICES = {"argmax", "argmin", "argsort", "multinomial", "long", "int", "short", "byte"}
 
 
 @dataclass

@@ -10,6 +10,7 @@ import torch
 from encdoctor.evidence.exponentials import Exponential, Exponentials
 from encdoctor.lab.influence import real_outputs
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
+from encdoctor.lab.nonfinite import first_bad
 from encdoctor.lab.scores import MASKED
 from encdoctor.lab.sites import SOFTMAXES, VIEWS, base_name
 from encdoctor.lab.situations import Situation
@@ -24,7 +25,10 @@ MASKS = {"mul", "masked_fill", "where", "nan_to_num"}
 
 @dataclass(frozen=True)
 class _Candidate:
+    """`node` is the exponential or the logarithm, `end` where its overflow shows."""
+
     node: Node
+    end: Node
     argument: Ref
     kind: str
     dim: int
@@ -36,10 +40,13 @@ def gather_exponentials(lab: Lab) -> Exponentials:
     plain = lab.run(situation)
     if plain.output is None:
         raise NotMeasured(plain.raised.summary if plain.raised else "forward returned no tensor")
-    if not bool(torch.isfinite(plain.output).all()):
-        raise NotMeasured("the output is not finite as it is")
     trace = lab.trace(situation)
-    return Exponentials(tuple(_provoke(lab, trace, situation, candidate) for candidate in _candidates(trace)))
+    candidates = list(_candidates(trace))
+    if candidates and not bool(torch.isfinite(plain.output).all()):
+        # not finite as it is: only where it starts here is it a matter of these exponentials
+        first = first_bad(lab, trace, lab.copy_of(lab.own_dtype))
+        candidates = [c for c in candidates if first is not None and first.key in (c.node.key, c.end.key)]
+    return Exponentials(tuple(_provoke(lab, trace, situation, candidate) for candidate in candidates))
 
 
 def _provoke(lab: Lab, trace: Trace, situation: Situation, candidate: _Candidate) -> Exponential:
@@ -101,7 +108,8 @@ def _exponentials_over_their_sum(trace: Trace, node: Node) -> _Candidate | None:
     if summed is None or summed.index != above.index or not above.taint & CONTENT:
         return None
     dims = below.args[1] if len(below.args) > 1 else [-1]
-    return _Candidate(above, above.refs[0], "exp", int(dims[0]) if isinstance(dims, list | tuple) and dims else -1)
+    dim = int(dims[0]) if isinstance(dims, list | tuple) and dims else -1
+    return _Candidate(above, node, above.refs[0], "exp", dim)
 
 
 def _skip_additions(trace: Trace, node: Node | None) -> Node | None:
@@ -115,7 +123,7 @@ def _log_of_softmax(trace: Trace, node: Node) -> _Candidate | None:
     soft = _back(trace, node.refs[0], VIEWS)
     if soft is None or soft.op not in SOFTMAXES or not soft.taint & CONTENT:
         return None
-    return _Candidate(node, soft.args[0], "log", int(soft.args[1]))
+    return _Candidate(node, node, soft.args[0], "log", int(soft.args[1]))
 
 
 def _back(trace: Trace, ref: Ref, through: set[str]) -> Node | None:

@@ -54,16 +54,15 @@ def _train(lab: Lab, rate: float, steps: int, goal: float) -> list[float]:
     head: nn.Linear | None = None
     optimiser: torch.optim.Optimizer | None = None
     losses: list[float] = []
-    shift, scale = torch.zeros(()), torch.ones(())
     for _ in range(steps):
         with torch.enable_grad():
             features = _features(lab, model, situation)
             if head is None:
                 torch.manual_seed(3)
-                shift, scale = standardise(features.detach())
                 head = nn.Linear(features.shape[-1], CLASSES, device=features.device)
                 wanting = [p for p in model.parameters() if p.requires_grad]
                 optimiser = torch.optim.AdamW([*wanting, *head.parameters()], lr=rate, weight_decay=0.0)
+            shift, scale = standardise(features.detach())
             loss = functional.cross_entropy(head((features - shift) / scale), labels)
             losses.append(float(loss.detach()))
             if not math.isfinite(losses[-1]) or losses[-1] < goal:
@@ -91,7 +90,8 @@ def _features(lab: Lab, model: nn.Module, situation: Situation) -> Tensor:
 
 
 def standardise(features: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean and spread over samples at the first step: a head that is blind to the output's scale and offset.
+    """The mean and spread over samples, taken anew in each step as batch norm does: a head that is blind to the output's
+    scale, and to an offset that moves while it trains.
 
     A spread of less than 1e-5 of the features' size is round-off, not information, and is not enlarged.
     """

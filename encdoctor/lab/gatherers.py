@@ -8,6 +8,7 @@ from typing import Any
 from encdoctor.evidence.arguments import Arguments
 from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
 from encdoctor.evidence.blocks import Blocks
+from encdoctor.evidence.devices import LooseTensors, MetaRun
 from encdoctor.evidence.edges import EdgeShapes, TrimmedOutput
 from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.exponentials import Exponentials
@@ -25,30 +26,34 @@ from encdoctor.evidence.norms import Norms
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
 from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.evidence.parts import Parts
+from encdoctor.evidence.pooling import TokenPooling
 from encdoctor.evidence.positions import Order, PositionPart
-from encdoctor.evidence.rotary import Rotary
-from encdoctor.evidence.roles import Roles
 from encdoctor.evidence.precision import Backends, Divergence
+from encdoctor.evidence.roles import Roles
+from encdoctor.evidence.rotary import Rotary
 from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.evidence.scores import AttentionWeights, Scores
+from encdoctor.lab.amounts import gather_amount
 from encdoctor.lab.arguments import gather_arguments
 from encdoctor.lab.attention import gather_attention, gather_unmasked
 from encdoctor.lab.attention_weights import gather_weights
 from encdoctor.lab.backwards import gather_backwards
 from encdoctor.lab.blocks import gather_blocks
 from encdoctor.lab.crossing import gather_crossing
+from encdoctor.lab.devices import gather_loose
 from encdoctor.lab.edges import gather_edges, gather_trimmed
 from encdoctor.lab.embeddings import gather_embedding_scale
 from encdoctor.lab.exponentials import gather_exponentials
 from encdoctor.lab.fit import gather_fit
 from encdoctor.lab.gradients import gather_gradients
 from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
-from encdoctor.lab.lab import Lab
 from encdoctor.lab.initialisation import gather_initialisation
+from encdoctor.lab.lab import Lab
 from encdoctor.lab.layers import gather_layers
-from encdoctor.lab.leaks import gather_amount, gather_entry
+from encdoctor.lab.leaks import gather_entry
 from encdoctor.lab.mask_calls import gather_dtypes, gather_no_mask, gather_zero_padding
 from encdoctor.lab.mixing import gather_token_mixing
+from encdoctor.lab.meta_run import gather_meta_run
 from encdoctor.lab.modes import gather_repeats, gather_train_mode
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.norms import gather_norms
@@ -56,10 +61,11 @@ from encdoctor.lab.numerics import gather_empty_row, gather_half
 from encdoctor.lab.order import gather_order
 from encdoctor.lab.output_facts import gather_outputs
 from encdoctor.lab.parts import gather_parts
+from encdoctor.lab.pooling import gather_pooling
 from encdoctor.lab.positions import gather_positions
-from encdoctor.lab.rotary import gather_rotary
-from encdoctor.lab.roles import gather_roles
 from encdoctor.lab.precision import gather_backends, gather_divergence
+from encdoctor.lab.roles import gather_roles
+from encdoctor.lab.rotary import gather_rotary
 from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.scores import gather_scores
 from encdoctor.lab.variants import gather_stale, gather_variants
@@ -91,6 +97,8 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     PositionPart: gather_positions,
     Rotary: gather_rotary,
     TokenMixing: gather_token_mixing,
+    LooseTensors: gather_loose,
+    MetaRun: gather_meta_run,
     EdgeShapes: gather_edges,
     TrimmedOutput: gather_trimmed,
     SampleCrossing: gather_crossing,
@@ -107,6 +115,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     Backwards: gather_backwards,
     Parts: gather_parts,
     OutputFacts: gather_outputs,
+    TokenPooling: gather_pooling,
     TinyFit: gather_fit,
 }
 TRAINS = frozenset({TinyFit})

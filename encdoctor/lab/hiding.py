@@ -17,7 +17,7 @@ Hide = Callable[[Tensor, Tensor], Tensor]
 
 
 def masking_edit(lab: Lab, kind: str) -> Edit:
-    """The edit of that kind: "…_keys" at a softmax, "…_instead" and "without_mask" at a mask, the others at any operation."""
+    """The edit of that kind: "…_keys" at a softmax, "…_instead" and "without_mask" at a mask, others anywhere."""
     plain: dict[str, Edit] = {"pool_real": pool_real, "without_mask": without_mask, "zero_padding": zero_padding}
     if kind in plain:
         return plain[kind]
@@ -52,7 +52,9 @@ def pool_real(op: Operation) -> Tensor:
         result: Tensor = op.function(x.masked_fill(~real, torch.finfo(x.dtype).min), *op.args[1:], **op.kwargs)
         return result
     total = (x * real).sum(axes[0], keepdim=x.dim() == op.output.dim())
-    return total / real.sum(axes[0], keepdim=x.dim() == op.output.dim()) if name == "mean" else total
+    count = real.sum(axes[0], keepdim=x.dim() == op.output.dim())
+    pooled: Tensor = total / count if name == "mean" else total
+    return pooled
 
 
 def without_mask(op: Operation) -> Tensor:
@@ -98,7 +100,8 @@ def _scores_in(op: Operation) -> Tensor:
     """The scores that a masking operation was given: its largest floating argument, before any axis was added."""
     tensors = [a for a in op.args if isinstance(a, Tensor) and a.is_floating_point()]
     if not tensors:
-        return op.output
+        output: Tensor = op.output
+        return output
     largest: Tensor = max(tensors, key=lambda t: t.numel())
     return largest if largest.dim() < op.output.dim() else largest.expand(op.output.shape)
 

@@ -2,11 +2,14 @@
 
 A `Trial` of a check is turned into a `Treatment` here. Kinds: `mask_keys` (hide padded keys before the softmax),
 `mask_instead` (in place of what a masking operation did, hide padded keys), `causal_instead` (hide later and padded
-keys), `causal_keys` (the same at the softmax), `flip_mask` (pass the opposite), `scale` (multiply an operation's output), `reshape_views` (reshape where view
-was called), `out_of_place` (a new tensor instead of `x += y`), `pool_real` (pool over real positions), `without_mask` (leave a mask out), `zero_padding` (set padded positions to
-zero before an operation), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the dtype's range), `softmax_dim` (softmax over the axis `value`),
-`without_chance` (dropout by its mean, other draws by one fixed draw), `clone_inputs` (hand the model copies), `forget`
-(put back what modules kept from the last call), `stable_exp` (subtract the maximum), `stable_log` (no logarithm of 0).
+keys), `causal_keys` (the same at the softmax), `flip_mask` (pass the opposite), `scale` (multiply an operation's
+output), `reshape_views` (reshape where view was called), `out_of_place` (a new tensor instead of `x += y`),
+`pool_real` (pool over real positions), `without_mask` (leave a mask out), `zero_padding` (set padded positions to
+zero before an operation), `bypass` (let gradients through a cut), `finite` (clamp an operation's output to the
+dtype's range), `softmax_dim` (softmax over the axis `value`), `without_chance` (dropout by its mean, other draws by
+one fixed draw), `take_real` (the first or last real position in place of the one that was taken), `clone_inputs`
+(hand the model copies), `forget` (put back what modules kept from the last call), `stable_exp` (subtract the
+maximum), `stable_log` (no logarithm of 0).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from encdoctor.lab.batches import keep_mask
 from encdoctor.lab.chance import without_chance
 from encdoctor.lab.cuts import Bypass
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
+from encdoctor.lab.pooling import take_real
 from encdoctor.lab.repairs import REPAIRS
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.state import clone_inputs, forget
@@ -62,6 +66,7 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
         "without_chance": lambda t: without_chance(),
         "stable_exp": lambda t: _stable_exp(int(t.value or 0)),
         "stable_log": lambda t: _stable_log,
+        "take_real": lambda t: take_real(last=bool(t.value)),
         "softmax_dim": lambda t: _softmax_over(int(t.value or 0)),
     }
     if trial.kind not in makers:

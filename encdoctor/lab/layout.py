@@ -21,6 +21,8 @@ from encdoctor.lab.trace import Trace
 
 # [CLS], [SEP], a summary token: what an encoder puts beside the input's own positions.
 MOST_EXTRA = 2
+# A stem shortens all lengths alike, up to what its windows lose at the border; local windows do not.
+FARTHEST_FROM_STRIDE = 2
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _leaks(lab: Lab) -> bool:
 
 
 def _beside(lab: Lab, keep: Tensor, paths: Iterable[ScorePath]) -> dict[int, Tensor]:
-    """Real keys where a token or two of the encoder's own stand before or behind the input's, by the output's offset."""
+    """Real keys where a token or two of the encoder's own stand beside the input's, as the output's offset has it."""
     found: dict[int, Tensor] = {}
     for path in paths:
         keys = path.softmax.tensor.shape[path.dim] if path.softmax.tensor is not None else 0
@@ -167,8 +169,11 @@ def _shorter(lab: Lab, situation: Situation, keep: Tensor, paths: list[ScorePath
     found: dict[int, Tensor] = {}
     for path in strided:
         counts = alone[path.softmax.key]
-        if len(counts) == situation.batch and path.softmax.tensor is not None:
-            keys = path.softmax.tensor.shape[path.dim]
+        keys = path.softmax.tensor.shape[path.dim] if path.softmax.tensor is not None else 0
+        if len(counts) == situation.batch and all(
+            abs(count - n * keys / situation.length) <= FARTHEST_FROM_STRIDE
+            for count, n in zip(counts, situation.lengths, strict=True)
+        ):
             found[keys] = torch.arange(keys, device=keep.device) < torch.tensor(counts, device=keep.device)[:, None]
     return found
 

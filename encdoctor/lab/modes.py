@@ -37,8 +37,9 @@ from encdoctor.signatures import as_mapping, config_objects
 # Below this two runs of the same kernels differ by rounding, if at all.
 SAME = 1e-6
 DELIBERATE = re.compile(
-    r"monte[- ]carlo|\bmc dropout|\bvariational\b|\bdraws? (?:a )?samples?\b|\bsampled? (?:at|in|on) (?:every|each|infer|eval)"
-    r"|\bstochastic (?:at|in) (?:infer|eval)|\bstateful\b|\bstreaming\b|\bmemory (?:of|from) (?:the )?(?:last|previous|earlier)|\brecurren",
+    r"monte[- ]carlo|\bmc dropout|\bvariational\b|\bdraws? (?:a )?samples?\b"
+    r"|\bsampled? (?:at|in|on) (?:every|each|infer|eval)|\bstochastic (?:at|in) (?:infer|eval)"
+    r"|\bstateful\b|\bstreaming\b|\bmemory (?:of|from) (?:the )?(?:last|previous|earlier)|\brecurren",
     re.IGNORECASE,
 )
 ASKS_FOR_CHANCE = {"noise", "generator", "rng", "seed", "sample", "n_samples", "num_samples", "temperature"}

@@ -32,8 +32,9 @@ def gather_outputs(lab: Lab) -> OutputFacts:
     log = exponents is not None and not sums and _is_distribution(exponents.exp())
     meant, quote = _documented(lab)
     soft = _softmax_before(trace, made)
+    soft_at = soft.place if soft else made.place if made and sums else Place()  # written out: its last line
     return OutputFacts(
-        depends, tuple(_lost_at(trace, made)) if depends == 0 else (), sums, log, soft.place if soft else Place(), meant, quote
+        depends, _lost(lab, trace, made) if depends == 0 else (), sums, log, soft_at, meant, quote
     )
 
 
@@ -57,11 +58,25 @@ def _softmax_before(trace: Trace, made: Node | None) -> Node | None:
     return None
 
 
-def _lost_at(trace: Trace, made: Node | None) -> list[Place]:
-    """Lines on the way to the output that run after the last computation on the content and read nothing of it."""
+def _lost(lab: Lab, trace: Trace, made: Node | None) -> tuple[Place, ...]:
+    """Where the way to the output loses the input: operations that read what differs and give what does not.
+
+    Where nothing on the way differs at all, the lines that run after the last computation on the content.
+    """
     if made is None:
-        return []
+        return ()
+    chain = _chain(trace, made)
+    other = {n.key: n for n in lab.trace(replace(lab.padded, dtype=lab.dtype, seed=1)).nodes}
+    same = {n.index for n in trace.nodes if n.key in other and _equal(n.tensor, other[n.key].tensor)}
+    dead = [n for n in chain if n.index in same and n.taint & CONTENT and any(r.node not in same for r in n.refs)]
     last = max((n.index for n in trace.nodes if n.taint & CONTENT), default=-1)
+    late = [n for n in chain if n.index > last]
+    places = [n.place for n in (dead or late)]
+    return tuple(dict.fromkeys(place for place in places if place.line))
+
+
+def _chain(trace: Trace, made: Node) -> list[Node]:
+    """Everything that the output was made from, in order."""
     chain, todo = set(), [made.index]
     while todo:
         index = todo.pop()
@@ -69,8 +84,11 @@ def _lost_at(trace: Trace, made: Node | None) -> list[Place]:
             continue
         chain.add(index)
         todo += [r.node for r in trace.nodes[index].refs]
-    late = [trace.nodes[i].place for i in sorted(chain) if i > last]
-    return list(dict.fromkeys(place for place in late if place.line))
+    return [trace.nodes[i] for i in sorted(chain)]
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is not None and other is not None and one.shape == other.shape and bool((one == other).all())
 
 
 def _documented(lab: Lab) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 Kinds: `keep_positions` (rearrange axes so that every position stays whole), `batch_first` (flip that flag of torch's
 attention modules), `add_positions` (add a sinusoid to what an operation gives), `positions_along_sequence` (in place of what
 a sum adds along the batch, a sinusoid along the sequence), `sinusoid_table` (write the right sines into a table),
-`keep_axes` (squeeze only what is squeezed usually), `no_nested_tensor` (switch that path of torch's encoder off).
+`keep_axes` (squeeze only what is squeezed usually), `no_nested_tensor` (switch that path of torch's encoder off),
+`register_buffers` (make buffers of plain attributes).
 """
 
 from __future__ import annotations
@@ -121,6 +122,17 @@ def _no_nested_tensor(lab: Lab, trial: Trial) -> Treatment:
     return Treatment(prepare=switch_off)
 
 
+def _register_buffers(lab: Lab, trial: Trial) -> Treatment:
+    def register(model: nn.Module) -> None:
+        for name in dict.fromkeys(trial.at):
+            owner, _, attribute = name.rpartition(".")
+            module = model.get_submodule(owner)
+            if attribute in vars(module):
+                module.register_buffer(attribute, vars(module).pop(attribute), persistent=False)
+
+    return Treatment(prepare=register)
+
+
 def sinusoid(length: int, width: int) -> Tensor:
     """The table of Vaswani et al. 2017, (length, width), float64."""
     rates = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(1e4) / width))
@@ -134,6 +146,7 @@ REPAIRS: dict[str, Callable[[Lab, Trial], Treatment]] = {
     "add_positions": _add_positions,
     "keep_axes": _keep_axes,
     "no_nested_tensor": _no_nested_tensor,
+    "register_buffers": _register_buffers,
     "sinusoid_table": _sinusoid_table,
     "positions_along_sequence": _positions_along_sequence,
     **BLOCK_REPAIRS,

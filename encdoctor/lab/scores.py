@@ -23,8 +23,8 @@ NORMS = {"native_layer_norm", "_fused_rms_norm", "native_group_norm", "rms_norm"
 CONSTANT_LENGTH = 1e-3
 # How far a slope fitted to masked and biased scores may lie from the product of the factors.
 SLOPE_TOLERANCE = 0.1
-# Larger scores come from masks.
-MASKED = 1e4
+# Larger scores come from masks, the weakest of which in use is −1e4.
+MASKED = 5e3
 DECLARED = re.compile(r"\bmup\b|µp\b|μp\b|maximal update|1\s*/\s*d(_head|_k)?\b (?:scal|attention)", re.IGNORECASE)
 
 
@@ -45,7 +45,7 @@ class Way:
 
 
 def gather_scores(lab: Lab) -> Scores:
-    """Every site of the padded batch; where a scale looks odd, a shorter batch tells whether it depends on the length."""
+    """Every site of the padded batch; where a scale looks odd, a shorter batch tells whether the length decides it."""
     trace = lab.trace(replace(lab.padded, dtype=lab.dtype))
     sites = tuple(_site(trace, path) for path in score_paths(trace))
     if any(site.scale is not None and not 0.6 < site.predicted < 1.7 for site in sites):

@@ -61,22 +61,35 @@ def set_in_forward(origin: Origin, model: nn.Module, owner: str, attribute: str)
     return class_place(origin, model, owner)
 
 
+FILLS = {"append", "extend", "insert", "add", "update", "setdefault", "copy_", "add_"}
+
+
 def _touching(tree: ast.ClassDef, attribute: str) -> Iterator[int]:
     for method in tree.body:
         if not isinstance(method, ast.FunctionDef) or method.name == "__init__":
             continue
         for node in ast.walk(method):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            if isinstance(node, ast.AugAssign | ast.AnnAssign):
-                targets = [node.target]
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                grows = node.func.attr in ("append", "extend", "insert", "add", "update", "setdefault", "copy_", "add_")
-                targets = [node.func.value] if grows else []
-                if node.func.attr == "register_buffer" and node.args and isinstance(node.args[0], ast.Constant):
-                    if node.args[0].value == attribute:
-                        yield node.lineno
-            if any(_names(target, attribute) for target in targets):
+            if _registers(node, attribute) or any(_names(target, attribute) for target in _written(node)):
                 yield node.lineno  # type: ignore[attr-defined]
+
+
+def _written(node: ast.AST) -> list[ast.expr]:
+    """What an assignment, or a call that fills a container, writes into."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    if isinstance(node, ast.AugAssign | ast.AnnAssign):
+        return [node.target]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLS:
+        return [node.func.value]
+    return []
+
+
+def _registers(node: ast.AST, attribute: str) -> bool:
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and bool(node.args)
+    if not is_call or not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "register_buffer":
+        return False
+    first = node.args[0]
+    return isinstance(first, ast.Constant) and first.value == attribute
 
 
 def _names(target: ast.expr, attribute: str) -> bool:
@@ -90,7 +103,8 @@ def _names(target: ast.expr, attribute: str) -> bool:
 
 SETTERS = {
     "manual_seed", "seed", "set_default_dtype", "set_grad_enabled", "set_num_threads", "set_float32_matmul_precision",
-    "use_deterministic_algorithms", "set_detect_anomaly", "set_fastpath_enabled", "set_default_tensor_type", "set_rng_state",
+    "use_deterministic_algorithms", "set_detect_anomaly", "set_fastpath_enabled", "set_default_tensor_type",
+    "set_rng_state",
 }  # fmt: skip
 
 
@@ -145,7 +159,7 @@ def random_states() -> dict[str, Any]:
     """Where the three generators stand."""
     return {
         "torch": torch.get_rng_state().numpy().tobytes(),
-        "numpy": repr(np.random.get_state()),  # noqa: NPY002
+        "numpy": repr(np.random.get_state()),
         "random": repr(random.getstate()),
     }
 
@@ -153,7 +167,7 @@ def random_states() -> dict[str, Any]:
 def seed_all(seed: int) -> None:
     """Python's and NumPy's generators; torch's is set by the lab for each run."""
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
+    np.random.seed(seed)
 
 
 def clone_inputs(model: nn.Module) -> None:
@@ -193,5 +207,9 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
 
 
 def _attributes_copied(attributes: dict[str, Any]) -> dict[str, Any]:
-    containers = (list, dict, set)
-    return {n: v.copy() if type(v) in containers else v.clone() if type(v) is Tensor else v for n, v in attributes.items()}
+    def copied(value: Any) -> Any:
+        if type(value) in (list, dict, set):
+            return value.copy()
+        return value.clone() if type(value) is Tensor else value
+
+    return {name: copied(value) for name, value in attributes.items()}

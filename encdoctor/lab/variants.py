@@ -71,7 +71,7 @@ def _change(lab: Lab, situation: Situation) -> float:
 
 
 def _explained(lab: Lab, name: str, situation: Situation, change: float) -> Iterator[Variant]:
-    """The variant where it is attention that lets padding in; what happens elsewhere in training is meant so, mostly."""
+    """The variant where attention lets padding in; what happens elsewhere in training is mostly meant so."""
     entry = entry_of_content(lab, replace(situation, grad=False), lab.contract.pooled)
     if entry is None and not situation.grad:
         return

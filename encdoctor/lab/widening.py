@@ -14,8 +14,9 @@ from encdoctor.model import Place
 
 # torch's texts for two dtypes where one is allowed.
 DTYPES_CLASH = re.compile(
-    r"same dtype|expected scalar type|dtypes? (?:to )?match|match query\.?dtype|and (?:bias|weight) type|self\.dtype to be equal"
-    r"|to have the same type|Found dtype|expected .* but got: (?:float|c10::Half|c10::BFloat16)",
+    r"same dtype|expected scalar type|dtypes? (?:to )?match|match query\.?dtype|and (?:bias|weight) type"
+    r"|self\.dtype to be equal|to have the same type|Found dtype"
+    r"|expected .* but got: (?:float|c10::Half|c10::BFloat16)",
     re.IGNORECASE,
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from encdoctor.cases.bases import (
@@ -31,13 +30,11 @@ class Broken_expanded(PlainEncoder):
             return q @ k.transpose(-2, -1) / HEAD_DIM**0.5  # <- here
 
 
-class Broken_copied_weights(FusedEncoder):
+class Broken_first_head_repeated(FusedEncoder):
     class Attention(FusedAttention):
-        def __init__(self) -> None:
-            super().__init__()
-            with torch.no_grad():
-                parts = self.qkv.weight.view(3, HEADS, HEAD_DIM, WIDTH)
-                parts[:, 1:] = parts[:, :1].clone()
+        def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            q, k, v = super().project(x)
+            return q[:, :1].expand_as(q), k[:, :1].expand_as(k), v[:, :1].expand_as(v)
 
         def scores(self, q: Tensor, k: Tensor) -> Tensor:
             return q @ k.transpose(-2, -1) / HEAD_DIM**0.5  # <- here

@@ -26,11 +26,11 @@ class Broken_residual_added_in_place(PlainEncoder):
             return self.norm2(x)
 
 
-class Broken_weights_scaled_in_place(FusedEncoder):
+class Broken_weights_normalised_in_place(FusedEncoder):
     class Attention(FusedAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             weights = scores.softmax(-1)
-            weights *= 0.9  # <- here
+            weights /= weights.sum(-1, keepdim=True)  # <- here
             return weights
 
 

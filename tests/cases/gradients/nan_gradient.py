@@ -42,9 +42,9 @@ class Broken_both_branches(SequenceFirstEncoder):
         return super().embed(squeezed)
 
 
-class Broken_standardised_by_std(FusedEncoder):
+class Broken_standardised(FusedEncoder):
     def embed(self, frames: Tensor) -> Tensor:
-        spread = frames.std(-1, keepdim=True)  # <- here
+        spread = frames.var(-1, keepdim=True) ** 0.5  # <- here
         return super().embed((frames - frames.mean(-1, keepdim=True)) / (spread + 1e-5))
 
 

@@ -16,41 +16,19 @@ from encdoctor.cases.bases import (
 )
 
 
-class Broken_tokens_overwritten(PlainEncoder):  # <- here
-    def embed(self, ids: Tensor) -> Tensor:
-        hidden = torch.zeros_like(self.look_up(ids))
-        return hidden + self.table[: ids.shape[1]]
-
-
-class Broken_norm_over_one_number(FusedEncoder):  # <- here
-    def make_parts(self) -> None:
-        super().make_parts()
-        self.score = nn.Linear(WIDTH, 1)
-        self.score_norm = nn.LayerNorm(1)
-
+class Broken_signal_drowned(PlainEncoder):  # <- here
     def finish(self, x: Tensor) -> Tensor:
-        return self.score_norm(self.score(x)) + self.positions[: x.shape[1]]
+        return 3e-8 * x + self.tokens.weight.mean(0)
 
 
-class Broken_softmax_of_one_number(SdpaEncoder):  # <- here
-    def make_parts(self) -> None:
-        super().make_parts()
-        self.gate = nn.Linear(WIDTH, 1)
-
+class Broken_softmax_of_tiny_scores(FusedEncoder):  # <- here
     def finish(self, x: Tensor) -> Tensor:
-        places = torch.arange(x.shape[1], device=x.device)
-        return self.gate(super().finish(x)).softmax(-1) * self.positions(places)
+        return (super().finish(x) * 1e-8).softmax(-1)
 
 
-class Broken_ids_clipped_to_one(TorchEncoder):  # <- here
-    def embed(self, ids: Tensor) -> Tensor:
-        return super().embed(ids.clamp(0, 1))
-
-
-class Broken_dead_rectifier(WrappedEncoder):  # <- here
-    def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        places = torch.arange(x.shape[1], device=x.device)
-        return F.relu(super().encode(x, padding) - 20.0) + self.positions(places)
+class Broken_squashed(SdpaEncoder):  # <- here
+    def finish(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(3e-8 * super().finish(x))
 
 
 class Sound_small_outputs(PlainEncoder):

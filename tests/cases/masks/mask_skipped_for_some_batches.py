@@ -19,10 +19,7 @@ class Broken_alone_without_mask(PlainEncoder):
 class Broken_under_checkpointing(FusedEncoder):
     def encode(self, x: Tensor, keep: Tensor | None) -> Tensor:
         for layer in self.layers:
-            if self.training:
-                x = checkpoint(layer, x, None, use_reentrant=False)  # <- here
-            else:
-                x = layer(x, keep)
+            x = checkpoint(layer, x, None, use_reentrant=False) if self.training else layer(x, keep)  # <- here
         return self.finish(x)
 
 

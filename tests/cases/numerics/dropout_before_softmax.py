@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from encdoctor.cases.bases import ExplicitAttention, FusedAttention, FusedEncoder, PlainEncoder, SdpaEncoder, WrappedEncoder
+from encdoctor.cases.bases import (
+    ExplicitAttention,
+    FusedAttention,
+    FusedEncoder,
+    PlainEncoder,
+    SdpaEncoder,
+    WrappedEncoder,
+)
 
 
 class Broken_masked_keys_come_back(PlainEncoder):
