@@ -57,3 +57,32 @@ class PositionPart:
     made: tuple[Place, ...] = ()
     rates: tuple[Place, ...] = ()
     waves: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What happens at one length: the positions' rows are reached, cut to fewer, or something is raised.
+
+    `repeats` is the earlier position whose vector the last one has, None where it has its own.
+    """
+
+    length: int
+    raised: str = ""
+    deliberate: bool = False
+    places: tuple[Place, ...] = ()
+    positions: int = 0
+    repeats: int | None = None
+
+
+@dataclass(frozen=True)
+class PositionReach:
+    """How far positions reach: at the table's last row, one beyond it, and at the length that the model declares."""
+
+    measured: bool
+    why: str = ""
+    rows: int = 0
+    last: Reach | None = None
+    beyond: Reach | None = None
+    declared: Reach | None = None
+    declared_by: str = ""
+    collision: tuple[int, int] | None = None

@@ -27,7 +27,7 @@ from encdoctor.evidence.numerics import EmptyRow, HalfPrecision
 from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.evidence.parts import Parts
 from encdoctor.evidence.pooling import TokenPooling
-from encdoctor.evidence.positions import Order, PositionPart
+from encdoctor.evidence.positions import Order, PositionPart, PositionReach
 from encdoctor.evidence.precision import Backends, Divergence
 from encdoctor.evidence.roles import Roles
 from encdoctor.evidence.rotary import Rotary
@@ -65,6 +65,7 @@ from encdoctor.lab.pooling import gather_pooling
 from encdoctor.lab.positions import gather_positions
 from encdoctor.lab.precision import gather_backends, gather_divergence
 from encdoctor.lab.roles import gather_roles
+from encdoctor.lab.reach import gather_reach
 from encdoctor.lab.rotary import gather_rotary
 from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.scores import gather_scores
@@ -96,6 +97,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     Order: gather_order,
     PositionPart: gather_positions,
     Rotary: gather_rotary,
+    PositionReach: gather_reach,
     TokenMixing: gather_token_mixing,
     LooseTensors: gather_loose,
     MetaRun: gather_meta_run,
