@@ -1,9 +1,11 @@
 """Third-party encoders that are known to be healthy: none may get an error or a warning.
 
-    python benchmarks/zoo.py FOLDER              FOLDER/dev.py: one factory without arguments for each encoder, and CALLS,
-                                                 which says how each is called (to check what was inferred, never used)
+    python benchmarks/zoo.py FOLDER              all
     python benchmarks/zoo.py FOLDER bert vit     only these
     python benchmarks/zoo.py FOLDER --json zoo.json
+
+FOLDER/dev.py has one factory without arguments for each encoder, and CALLS, which says how each is called: it is held
+against what was inferred, and never used for inferring it.
 
 The packages that the factories import have to be installed; an encoder whose package is not is listed as missing.
 """
@@ -111,9 +113,8 @@ def _show(rows: list[Row]) -> None:
     table = Table("encoder", "contract", "wrong", "errors and warnings", "notes", "undecided", "seconds")
     for row in rows:
         said = ", ".join(row.findings) or row.failure
-        table.add_row(
-            row.name, row.contract, ", ".join(row.wrong), said, ", ".join(row.notes), str(row.undecided), f"{row.seconds:.1f}"
-        )
+        wrong, notes = ", ".join(row.wrong), ", ".join(row.notes)
+        table.add_row(row.name, row.contract, wrong, said, notes, str(row.undecided), f"{row.seconds:.1f}")
     console = Console(width=200)
     console.print(table)
     judged = [row for row in rows if not row.failure]

@@ -38,7 +38,7 @@ RULE = Rule("BLK002", "dropout-after-residual", Severity.WARNING)
 LIMIT = Limit(
     0.0,
     "dropouts on the stream between sublayers",
-    "what survives N of them is (1 − p)^N of the stream; on the branch the stream is untouched (Vaswani et al. 2017, 5.4)",
+    "what survives N of them is (1 − p)^N of the stream; on the branch the stream is untouched",
 )
 
 

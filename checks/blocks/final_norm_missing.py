@@ -60,7 +60,7 @@ def check(blocks: Blocks, intent: Intent) -> Verdict:
     return Suspect(
         RULE,
         message="the pre-norm stack's output is never normalised",
-        cause=f"{len(residual)} sublayers add to a stream that no norm acts on; its typical size is {after:.2g} at the end",
+        cause=f"{len(residual)} sublayers add to a stream that no norm acts on; its size is {after:.2g} at the end",
         measured=growth,
         limit=GROWTH,
         where=blocks.final,

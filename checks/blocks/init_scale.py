@@ -56,8 +56,7 @@ def check(initialisation: Initialisation, intent: Intent) -> Verdict:
     return Suspect(
         RULE,
         message="the weights are drawn far too large",
-        cause=f"{len(large)} of {len(maps)} maps enlarge by more than {LIMIT.value:g}, {worst.name} by {worst.gain:.2g}: "
-        "its weights do not shrink with the root of the fan-in",
+        cause=f"{len(large)} of {len(maps)} maps enlarge by over {LIMIT.value:g}, {worst.name} by {worst.gain:.2g}",
         measured=median,
         limit=LIMIT,
         where=tuple(dict.fromkeys((*initialisation.drawn_at, *(m.place for m in large)))),

@@ -53,7 +53,7 @@ def check(layers: Layers, intent: Intent, blocks: Blocks | None, outputs: Output
     return Suspect(
         RULE,
         message=f"{first.module}{others} takes no part in any output",
-        cause="it is run, but what it returns is not used" if first.ran else "others of the same list are run, it never is",
+        cause="it is run, but what it returns is not used" if first.ran else "others of its list are run, it never is",
         measured=float(sum(u.parameters for u in unused)),
         limit=LIMIT,
         where=tuple(dict.fromkeys(_places(unused))),

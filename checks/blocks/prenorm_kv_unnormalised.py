@@ -23,7 +23,7 @@ When it does not apply
     Cross-attention, whose keys and values have a norm of their own or none.
 
 Where it points
-    The line that applies the norm's result, that is the projection of the queries, and that of keys and values.
+    The line that applies the norm, then the projection of the queries.
 
 References
     Xiong et al. 2020, figure 1(b): the norm stands in front of the whole sublayer.
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from encdoctor.evidence.roles import Role, Roles, SiteRoles
 from encdoctor.intent import Intent
-from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
+from encdoctor.model import Limit, Passed, Place, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("BLK004", "prenorm-kv-unnormalised", Severity.WARNING)
 LIMIT = Limit(
@@ -55,7 +55,7 @@ def check(roles: Roles, intent: Intent) -> Verdict:
         cause=f"in {len(mixed)} of {len(roles.sites)} attentions the norm acts on some of query, key and value only",
         measured=float(len(mixed)),
         limit=LIMIT,
-        where=tuple(dict.fromkeys(site.query.place for site in mixed)),
+        where=tuple(dict.fromkeys(place for site in mixed for place in _places(site))),
         fix="normalise the stream once and give the result to query, key and value",
         severity=Severity.NOTE if intent.installed else None,
     )
@@ -68,3 +68,8 @@ def _named(site: SiteRoles) -> list[tuple[str, Role]]:
 def _differs(site: SiteRoles) -> bool:
     mapped = [role for role in (site.query, site.key, site.value) if role.maps]
     return len({role.normed for role in mapped}) > 1
+
+
+def _places(site: SiteRoles) -> list[Place]:
+    norms = [role.norm for _, role in _named(site) if role.norm is not None]
+    return [*norms, site.query.place]

@@ -5,8 +5,8 @@ What it looks at
     keys or values while a map of the attention is not used at all, the names were mixed up.
 
 Why it matters
-    With queries equal to keys each token attends to itself most, and scores are symmetric: "a looks at b" and "b looks at
-    a" cannot be told apart. One of the three maps is dead weight.
+    With queries equal to keys each token attends to itself most, and scores are symmetric: "a looks at b" and "b looks
+    at a" cannot be told apart. One of the three maps is dead weight.
 
 What you see
     Attention that hugs the diagonal; a projection whose weights never move.

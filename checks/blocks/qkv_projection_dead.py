@@ -48,10 +48,10 @@ def check(roles: Roles, intent: Intent) -> Verdict:
     return Suspect(
         RULE,
         message=f"{pair} are both zero",
-        cause=f"in {len(dead)} of {len(roles.sites)} attentions {pair} are zero for every token: no gradient reaches either",
+        cause=f"in {len(dead)} of {len(roles.sites)} attentions {pair} are zero: no gradient reaches either",
         measured=0.0,
         limit=LIMIT,
-        where=tuple(dict.fromkeys(place for site in dead for place in (site.query.place, site.value.place, site.place))),
+        where=tuple(dict.fromkeys(p for site in dead for p in (site.query.place, site.value.place, site.place))),
         fix="draw the weights of one of the two at random",
         severity=Severity.NOTE if intent.installed else None,
     )

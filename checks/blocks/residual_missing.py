@@ -53,7 +53,7 @@ def check(blocks: Blocks, intent: Intent) -> Verdict:
     if not without:
         return Passed()
     if len(expected) == 1 and not blocks.residual():
-        return Undecided("the one attention there has no residual, and nothing else to compare it with", "a deeper model")
+        return Undecided("the only attention has no residual, with nothing to compare it with", "a deeper model")
     kinds = dict.fromkeys(s.kind for s in without)
     return [_suspect([s for s in without if s.kind is kind], intent) for kind in kinds]
 
@@ -65,7 +65,7 @@ def _suspect(without: list[Sublayer], intent: Intent) -> Suspect:
     return Suspect(
         RULE,
         message=f"no residual around the {kind}",
-        cause=f"every path through {_named(without)} goes through its linear maps: its input is not added to its result",
+        cause=f"every path through {_named(without)} goes through its maps: its input is not added to its result",
         measured=float(len(without)),
         limit=LIMIT,
         where=tuple(dict.fromkeys(first + rest)),

@@ -16,7 +16,8 @@ How to fix it
     report.
 
 When it does not apply
-    It is skipped by `--fast`. A loss that was still falling when the budget ended is undecided.
+    It is skipped by `--fast`. A loss that has left chance when the budget ends is undecided. Where the output is constant
+    or the gradient vanishes, those findings say more.
 
 Where it points
     The model as a whole: this is a symptom, and other findings name its cause.
@@ -27,15 +28,20 @@ References
 
 from __future__ import annotations
 
+from encdoctor.evidence.gradients import Gradients
 from encdoctor.evidence.learning import TinyFit
 from encdoctor.evidence.modules import ModuleTree
 from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Undecided, Verdict
 
 RULE = Rule("FIT001", "cannot-overfit-tiny-set", Severity.ERROR)
+# Below this share of chance something was learned, and more passes might do: a fault stays within 10 % of chance.
+AT_CHANCE = 0.9
+# The gradient's fall beyond which gradient-vanishing has the word.
+FALL = 1e-4
 
 
-def check(fit: TinyFit, modules: ModuleTree, outputs: OutputFacts | None) -> Verdict:
+def check(fit: TinyFit, modules: ModuleTree, outputs: OutputFacts | None, gradients: Gradients | None) -> Verdict:
     if not fit.measured:
         return NotApplicable(fit.why)
     if outputs is not None and outputs.depends == 0:
@@ -43,8 +49,10 @@ def check(fit: TinyFit, modules: ModuleTree, outputs: OutputFacts | None) -> Ver
     goal = Limit(fit.goal, "nats of loss", f"a tenth of chance, ln 4 = {fit.chance:.3g}; healthy encoders need 4 to 61 steps")
     if fit.reached:
         return Passed(fit.losses[-1])
+    if gradients is not None and _falls(gradients):
+        return NotApplicable("the gradient hardly comes back: gradient-vanishing says where")
     best = min(fit.losses)
-    if fit.finite and (fit.falling or best < fit.chance / 2):
+    if fit.finite and (fit.falling or best < AT_CHANCE * fit.chance):
         return Undecided(
             f"the loss fell from {fit.losses[0]:.3g} to {best:.3g} in {fit.steps} passes and was not done",
             "--full, or a longer run of your own",
@@ -60,3 +68,8 @@ def check(fit: TinyFit, modules: ModuleTree, outputs: OutputFacts | None) -> Ver
         where=(modules.root,),
         fix="mend the other findings first; look at whether outputs differ between inputs",
     )
+
+
+def _falls(gradients: Gradients) -> bool:
+    sizes = [p.gradient for p in gradients.train if p.gradient > 0]
+    return bool(sizes) and min(sizes) < FALL * sizes[-1]

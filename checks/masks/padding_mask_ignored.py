@@ -34,16 +34,17 @@ References
 
 from __future__ import annotations
 
-from encdoctor.contract import CallContract
+from encdoctor.contract import CallContract, MaskMeaning
 from encdoctor.evidence.attention import AttentionSites, Covers, MaskAt, Site
 from encdoctor.evidence.influence import PaddingInfluence
+from encdoctor.intent import Intent
 from encdoctor.limits import PADDING_MOVES_NOTHING
 from encdoctor.model import NotApplicable, Passed, Place, Rule, Severity, Suspect, Trial, Undecided, Verdict
 
 RULE = Rule("MSK001", "padding-mask-ignored", Severity.ERROR)
 
 
-def check(contract: CallContract, padding: PaddingInfluence, attention: AttentionSites) -> Verdict:
+def check(contract: CallContract, padding: PaddingInfluence, attention: AttentionSites, intent: Intent) -> Verdict:
     if not padding.measured:
         return NotApplicable(padding.why)
     if not padding.leaks:
@@ -57,6 +58,8 @@ def check(contract: CallContract, padding: PaddingInfluence, attention: Attentio
     if len(blind) < len(attention.sites) or any(site.over_batch for site in blind):
         return Passed(padding.on_padding, "the mask reaches attention; what is wrong with it is another rule's to say")
     empty = [m for site in blind for m in site.masks if m.from_mask]
+    if intent.installed and contract.mask is not None and contract.mask.true is MaskMeaning.UNKNOWN:
+        return Undecided(f"nothing says that `{contract.mask.argument}` is about padding", "--mask-arg, or --mask-true")
     return Suspect(
         RULE,
         message="attention reads padding: no site masks it",

@@ -18,7 +18,8 @@ How to fix it
         self.heads = nn.ModuleDict({…})                                # not a plain dict
 
 When it does not apply
-    Everything that runs is registered, or what is not has no parameters.
+    Everything that runs is registered, or what is not has no parameters. What each forward makes anew is for
+    parameter-created-in-forward.
 
 Where it points
     The assignment of the list.
@@ -37,7 +38,7 @@ NONE = Limit(0, "parameters that run but are not registered", "an optimiser is g
 
 
 def check(modules: ModuleTree) -> Verdict:
-    hidden = [m for m in modules.unregistered if m.parameters]
+    hidden = [m for m in modules.unregistered if m.parameters and not m.created]
     if not hidden:
         return Passed()
     # the same line in N equal layers is one fault

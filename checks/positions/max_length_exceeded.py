@@ -1,8 +1,8 @@
 """What happens beyond the last position.
 
 What it looks at
-    The encoder is called with as many tokens as its position table has rows, with one more, and with the longest length
-    that it declares; the call is stopped where positions are added.
+    The encoder is called with one token more than its position table has rows, and with the longest length that it
+    declares; the call is stopped where positions are added.
 
 Why it matters
     A clear error is good. A clamped or wrapped index gives late tokens the position of others, silently. A table shorter
@@ -34,7 +34,7 @@ from encdoctor.intent import Intent
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("POS005", "max-length-exceeded", Severity.WARNING)
-REACHED = Limit(0, "lengths that are promised and fail", "a length within the table, or declared, has to go through")
+REACHED = Limit(0, "lengths that are promised and fail", "a length that an attribute or a configuration names has to go through")
 OWN_ROW = Limit(0, "late tokens with another's position", "two tokens of one position cannot be told apart")
 CLEAR = Limit(0, "unclear errors beyond the last position", "an error that names the longest length saves the search")
 
@@ -43,12 +43,12 @@ def check(part: PositionPart, reach: PositionReach, intent: Intent) -> Verdict:
     if not reach.measured:
         return NotApplicable(reach.why)
     installed = Severity.NOTE if intent.installed else None
-    for tried, said in ((reach.last, f"its {reach.rows} rows"), (reach.declared, reach.declared_by)):
-        if tried is not None and tried.raised and not tried.deliberate:
-            return _suspect(
-                tried, part, f"{tried.length} tokens fail though {said} promise them: {tried.raised}", REACHED, installed,
-                "make the table as long as what is promised, with room for offsets",
-            )  # fmt: skip
+    declared = reach.declared
+    if declared is not None and declared.raised and not declared.deliberate:
+        return _suspect(
+            declared, part, f"{declared.length} tokens fail though {reach.declared_by} promises them: {declared.raised}",
+            REACHED, installed, "make the table as long as what is promised, with room for offsets",
+        )  # fmt: skip
     beyond = reach.beyond
     if beyond is None or beyond.deliberate:
         return Passed()

@@ -30,6 +30,7 @@ References
 from __future__ import annotations
 
 from encdoctor.contract import CallContract, InputKind
+from encdoctor.evidence.outputs import OutputFacts
 from encdoctor.evidence.positions import Order
 from encdoctor.intent import Intent, What
 from encdoctor.limits import ORDER_MATTERS
@@ -38,7 +39,9 @@ from encdoctor.model import NotApplicable, Passed, Rule, Severity, Suspect, Tria
 RULE = Rule("POS001", "position-missing", Severity.WARNING)
 
 
-def check(contract: CallContract, order: Order, intent: Intent) -> Verdict:
+def check(contract: CallContract, order: Order, intent: Intent, outputs: OutputFacts | None) -> Verdict:
+    if outputs is not None and outputs.depends == 0:
+        return NotApplicable("the output does not depend on the input: constant-output says where")
     if not order.measured:
         return NotApplicable(order.why)
     if intent.says(What.NO_POSITIONS):

@@ -76,12 +76,14 @@ class Reach:
 
 @dataclass(frozen=True)
 class PositionReach:
-    """How far positions reach: at the table's last row, one beyond it, and at the length that the model declares."""
+    """How far positions reach: one beyond the table's last row, and at the length that the model declares.
+
+    `collision` are two positions of an ordinary batch that look up one row.
+    """
 
     measured: bool
     why: str = ""
     rows: int = 0
-    last: Reach | None = None
     beyond: Reach | None = None
     declared: Reach | None = None
     declared_by: str = ""

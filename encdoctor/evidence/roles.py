@@ -14,7 +14,7 @@ class Role:
     `maps` are the weights it comes through, `piece` tells its part of a fused map (equal maps and pieces: one tensor),
     `raw` that it is the stream itself, without a map of its own. `normed` tells that a norm stands between the stream
     and its map; `source` is the point of the stream that it reads. `spread` is how much the projection differs from
-    token to token, relative to its size.
+    token to token, relative to its size. `norm` is the place of that norm.
     """
 
     maps: tuple[str, ...]
@@ -24,6 +24,7 @@ class Role:
     source: int
     spread: float
     place: Place
+    norm: Place | None = None
 
     def same_as(self, other: Role) -> bool:
         """Whether both are one tensor."""
@@ -34,8 +35,9 @@ class Role:
 class SiteRoles:
     """q, k, v of one site.
 
-    `place` is where scores are made, `mixed_at` where the weights are multiplied with the values. `spare` names a map of the attention's module, or part of one, that is not used ("" where there is none).
-    `inert_heads` repeat another head or give zeros; `output_dead` tells that the map behind has weights of zero.
+    `place` is where scores are made, `mixed_at` where the weights are multiplied with the values. `spare` names a map
+    of the attention's module, or part of one, that is not used ("" where there is none). `inert_heads` repeat another
+    head or give zeros; `output_dead` tells that the map behind has weights of zero.
     """
 
     module: str

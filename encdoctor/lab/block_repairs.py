@@ -1,17 +1,20 @@
-"""Repairs of weights that are tried on a copy of the model.
+"""Repairs of weights and norms that are tried on a copy of the model.
 
 Kinds: `rescale_weights` (bring the spread of these parameters to one over the root of their fan-in), `unit_gains` (set
-these parameters to one), `redraw` (draw these parameters anew with a spread of one over the root of their fan-in).
+these parameters to one), `redraw` (draw these parameters anew with a spread of one over the root of their fan-in), `over_features`
+(take the statistics of norms over the last axis).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from encdoctor.lab.lab import Lab, Treatment
+from encdoctor.lab.trace import Operation
 from encdoctor.model import Trial
 
 
@@ -46,8 +49,25 @@ def _changing(change: Callable[[Tensor], None]) -> Callable[[Lab, Trial], Treatm
     return make
 
 
+def _over_features(lab: Lab, trial: Trial) -> Treatment:
+    return Treatment(edits=dict.fromkeys(trial.at, _along_features))
+
+
+def _along_features(op: Operation) -> Any:
+    """The same statistic over the last axis; a group norm over its channels as one of each position."""
+    name = op.function._schema.name.split("::")[-1]
+    if name == "native_group_norm":
+        x = op.args[0]
+        spread = (x.var(1, keepdim=True, correction=0) + 1e-5).sqrt()
+        return ((x - x.mean(1, keepdim=True)) / spread, *op.output[1:])
+    if name in ("mean", "var", "std", "sum", "var_mean") and len(op.args) > 1:
+        return op.function(op.args[0], [-1], *op.args[2:], **op.kwargs)
+    return op.output
+
+
 BLOCK_REPAIRS: dict[str, Callable[[Lab, Trial], Treatment]] = {
     "rescale_weights": _changing(_rescale),
     "unit_gains": _changing(_ones),
     "redraw": _changing(_redraw),
+    "over_features": _over_features,
 }

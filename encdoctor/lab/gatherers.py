@@ -31,8 +31,10 @@ from encdoctor.evidence.positions import Order, PositionPart, PositionReach
 from encdoctor.evidence.precision import Backends, Divergence
 from encdoctor.evidence.roles import Roles
 from encdoctor.evidence.rotary import Rotary
+from encdoctor.evidence.roundtrip import RoundTrip
 from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.evidence.scores import AttentionWeights, Scores
+from encdoctor.evidence.shifts import DistanceBias, LeftPadding
 from encdoctor.lab.amounts import gather_amount
 from encdoctor.lab.arguments import gather_arguments
 from encdoctor.lab.attention import gather_attention, gather_unmasked
@@ -67,6 +69,8 @@ from encdoctor.lab.precision import gather_backends, gather_divergence
 from encdoctor.lab.roles import gather_roles
 from encdoctor.lab.reach import gather_reach
 from encdoctor.lab.rotary import gather_rotary
+from encdoctor.lab.shifts import gather_bias, gather_left_padding
+from encdoctor.lab.roundtrip import gather_roundtrip
 from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.scores import gather_scores
 from encdoctor.lab.variants import gather_stale, gather_variants
@@ -98,6 +102,8 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     PositionPart: gather_positions,
     Rotary: gather_rotary,
     PositionReach: gather_reach,
+    LeftPadding: gather_left_padding,
+    DistanceBias: gather_bias,
     TokenMixing: gather_token_mixing,
     LooseTensors: gather_loose,
     MetaRun: gather_meta_run,
@@ -116,6 +122,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     Gradients: gather_gradients,
     Backwards: gather_backwards,
     Parts: gather_parts,
+    RoundTrip: gather_roundtrip,
     OutputFacts: gather_outputs,
     TokenPooling: gather_pooling,
     TinyFit: gather_fit,

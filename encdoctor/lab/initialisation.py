@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.initialisation import Initialisation, MapWeight, NormGain
-from encdoctor.lab.blocks import stream_of
 from encdoctor.lab.lab import Lab, NotMeasured
+from encdoctor.lab.regions import stream_of
 from encdoctor.lab.sites import base_name
 from encdoctor.lab.source import attribute_line, class_tree
 from encdoctor.lab.stream import MOVES, Stream
@@ -155,4 +155,4 @@ def _drawn_at(lab: Lab, model: nn.Module) -> Iterator[Place]:
 
 
 def _first_of(model: nn.Module, cls: type) -> str:
-    return next(name for name, module in model.named_modules() if type(module) is cls)
+    return min((name for name, module in model.named_modules() if type(module) is cls), key=len)

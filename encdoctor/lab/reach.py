@@ -24,18 +24,16 @@ class _Reached(Exception):
 
 
 def gather_reach(lab: Lab) -> PositionReach:
-    """The length of the table, one more, and what the model declares."""
+    """One more than the table has rows, and what the model declares."""
     part = lab.get(PositionPart)
     if not part.found or not part.rows:
         return PositionReach(False, part.why or "positions do not come from a table")
     if lab.contract.settings.get("length") or part.rows > LONGEST:
         return PositionReach(False, "only one length runs" if part.rows <= LONGEST else "the table is too long to be tried")
     declared = max(_declared(lab, part.rows), default=None)
-    last = _reach(lab, part, part.rows)
     return PositionReach(
         True,
         rows=part.rows,
-        last=last,
         beyond=_reach(lab, part, part.rows + 1),
         declared=_reach(lab, part, declared[0]) if declared else None,
         declared_by=declared[1] if declared else "",

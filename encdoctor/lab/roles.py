@@ -10,8 +10,8 @@ from torch import Tensor
 from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.layers import Layers
 from encdoctor.evidence.roles import Role, Roles, SiteRoles
-from encdoctor.lab.blocks import stream_of
 from encdoctor.lab.lab import Lab, NotMeasured
+from encdoctor.lab.regions import stream_of
 from encdoctor.lab.sites import ScorePath, base_name, score_paths
 from encdoctor.lab.stream import INPUT, MOVES, Stream
 from encdoctor.lab.trace import CONTENT, Ref
@@ -108,12 +108,14 @@ class _Follow:
 
     def role(self, ref: Ref) -> Role | None:
         """The maps behind an operand, the part of them, and what they read; None where that is not one point."""
-        maps, pieces, todo, seen, raw = [], set(), [ref], set(), False
+        maps: list[int] = []
+        pieces, seen = set[int](), set[int]()
+        todo, raw = [ref], False
         while todo:
             at = todo.pop()
             n = at.node
             if n != INPUT and base_name(self.stream.nodes[n].op) in PIECES:
-                pieces.add(at.tensor.storage_offset())
+                pieces.add(int(at.tensor.storage_offset()))
             if n in seen:
                 continue
             seen.add(n)
@@ -130,14 +132,16 @@ class _Follow:
         reads = [self._read(n) for n in maps]
         if len({source for source, _ in reads}) > 1:
             return None
+        norms = [norm for _, norm in reads if norm is not None]
         return Role(
             tuple(sorted(self._name(n) for n in maps)),
             tuple(sorted(pieces)),
             raw,
-            all(normed for _, normed in reads),
+            len(norms) == len(reads),
             reads[0][0],
             _spread(ref.tensor),
             self._place(max(maps)),
+            self._place(norms[0]) if norms else None,
         )
 
     def _is_stream(self, n: int) -> bool:
@@ -180,18 +184,18 @@ class _Follow:
                 return weight is not None and not bool(weight.tensor.any())
         return False
 
-    def _read(self, linear: int) -> tuple[int, bool]:
-        """(the point of the stream that a map reads, whether through a norm)."""
-        n, normed = self.stream.sources[linear][0], False
+    def _read(self, linear: int) -> tuple[int, int | None]:
+        """(the point of the stream that a map reads, the norm on the way)."""
+        n, norm = self.stream.sources[linear][0], None
         while n != INPUT and n not in self.trunk:
-            normed = normed or self.stream.normed(n)
+            norm = n if norm is None and self.stream.normed(n) else norm
             sources = self.stream.sources[n]
             if not sources:
                 break
             n = self.stream.norms.get(n, max(sources))
         while n != INPUT and base_name(self.stream.nodes[n].op) in MOVES and len(set(self.stream.sources[n])) == 1:
             n = self.stream.sources[n][0]  # views of one point are one point
-        return n, normed
+        return n, norm
 
     def _name(self, linear: int) -> str:
         weight = self.stream.weight(linear)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
@@ -81,6 +82,8 @@ class Stream:
                 self.readers.setdefault(source, []).append(node.index)
         self.end = next((n.index for n in reversed(trace.nodes) if any(t is output for t in tensors(n.output))), None)
         self.live = self.ancestors([self.end]) if self.end is not None else set()
+        # what is computed on the way to a hand-written norm: its statistics, the centring
+        self.statistics: set[int] = set()
         self.norms = {n.index: base for n in trace.nodes if (base := self._normalises(n)) is not None}
 
     def _content_sources(self, node: Node) -> Iterator[int]:
@@ -127,7 +130,7 @@ class Stream:
         if len(trunk) < 2:
             return []
         live = sorted(self.ancestors([trunk[-1]]))
-        return [self._step(a, b, [n for n in live if a < n <= b]) for a, b in zip(trunk, trunk[1:], strict=False)]
+        return [self._step(a, b, [n for n in live if a < n <= b]) for a, b in pairwise(trunk)]
 
     def _step(self, start: int, end: int, members: list[int]) -> Step:
         reached, cost = {start}, {start: 0}
@@ -198,7 +201,14 @@ class Stream:
         if measured is None:
             return None
         root = self._before_centring(measured)
-        return root if self._before_centring(whole) == root else None
+        if self._before_centring(whole) != root:
+            return None
+        parts = {root}
+        for n in range(root + 1, node.index):
+            if self.sources[n] and parts.issuperset(self.sources[n]) and not self.is_linear(n):
+                parts.add(n)
+        self.statistics |= parts - {root}
+        return root
 
     def _whole_and_factor(self, node: Node) -> tuple[int | None, int | None]:
         shape, whole, factor = node.tensor.shape if node.tensor is not None else (), None, None

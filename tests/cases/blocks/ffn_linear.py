@@ -6,8 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encdoctor.cases.bases import HEADS, WIDTH, FusedEncoder, PlainEncoder, PostNormLayer, PreNormLayer, SdpaEncoder
-from encdoctor.cases.bases import TorchEncoder, WrappedEncoder
+from encdoctor.cases.bases import (
+    HEADS,
+    WIDTH,
+    FusedEncoder,
+    PlainEncoder,
+    PostNormLayer,
+    PreNormLayer,
+    SdpaEncoder,
+    TorchEncoder,
+    WrappedEncoder,
+)
 
 
 class Broken_two_maps(PlainEncoder):

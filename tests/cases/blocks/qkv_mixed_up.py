@@ -18,14 +18,14 @@ from encdoctor.cases.bases import (
 class Broken_second_part_for_both(FusedEncoder):
     class Attention(FusedAttention):
         def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            q, k, v = self.qkv(x).chunk(3, dim=-1)  # <- here
+            _, k, v = self.qkv(x).chunk(3, dim=-1)  # <- here
             return self.split_heads(k), self.split_heads(k), self.split_heads(v)
 
 
 class Broken_values_as_queries(SdpaEncoder):
     class Attention(SdpaAttention):
         def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            q, k, v = self.qkv(x).chunk(3, dim=-1)  # <- here
+            _, k, v = self.qkv(x).chunk(3, dim=-1)  # <- here
             return self.split_heads(v), self.split_heads(k), self.split_heads(v)
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from torch import nn
 
-from encdoctor.cases.bases import WIDTH, ExplicitAttention, FusedAttention, FusedEncoder, PlainEncoder, SdpaAttention
-from encdoctor.cases.bases import SdpaEncoder
+from encdoctor.cases.bases import (
+    WIDTH,
+    ExplicitAttention,
+    FusedAttention,
+    FusedEncoder,
+    PlainEncoder,
+    SdpaAttention,
+    SdpaEncoder,
+)
 
 
 class Broken_queries_and_keys(PlainEncoder):

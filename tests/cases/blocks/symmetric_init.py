@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from torch import nn
 
-from encdoctor.cases.bases import WIDTH, FusedEncoder, PlainEncoder, PostNormLayer, PreNormLayer, SdpaEncoder, TorchEncoder
+from encdoctor.cases.bases import (
+    WIDTH,
+    FusedEncoder,
+    PlainEncoder,
+    PostNormLayer,
+    PreNormLayer,
+    SdpaEncoder,
+    TorchEncoder,
+)
 
 
 class Broken_constant(PlainEncoder):
@@ -29,7 +37,7 @@ class Broken_ones(TorchEncoder):
     class Layer(PostNormLayer):
         def make_feed(self) -> nn.Module:
             up, down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
-            nn.init.ones_(down.weight).mul_(0.02)  # <- here
+            nn.init.constant_(down.weight, 0.02)  # <- here
             return nn.Sequential(up, nn.GELU(), down)
 
 

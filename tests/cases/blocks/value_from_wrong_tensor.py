@@ -18,7 +18,7 @@ from encdoctor.cases.bases import (
 class Broken_keys_mixed(FusedEncoder):
     class Attention(FusedAttention):
         def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            q, k, v = super().project(x)
+            q, k, _ = super().project(x)
             return q, k, k
 
         def mix(self, weights: Tensor, v: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ class Broken_keys_mixed(FusedEncoder):
 class Broken_keys_given_to_the_kernel(SdpaEncoder):
     class Attention(SdpaAttention):
         def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
-            q, k, v = self.project(x)
+            q, k, _ = self.project(x)
             mask = None if keep is None else self.attention_mask(keep)
             return self.out(self.merge_heads(super().attend(q, k, k, mask)))  # <- in layers.*
 
@@ -36,7 +36,7 @@ class Broken_keys_given_to_the_kernel(SdpaEncoder):
 class Broken_raw_input(PlainEncoder):
     class Attention(FusedAttention):
         def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            q, k, v = super().project(x)
+            q, k, _ = super().project(x)
             return q, k, self.split_heads(x)
 
         def mix(self, weights: Tensor, v: Tensor) -> Tensor:

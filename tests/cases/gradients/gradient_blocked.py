@@ -73,6 +73,9 @@ class Sound_pooler_not_asked_for(PlainEncoder):
         super().make_parts()
         self.pooler = nn.Linear(WIDTH, WIDTH)
 
+    def pool(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.pooler(x[:, 0]))
+
 
 class Sound_straight_through(FusedEncoder):
     def embed(self, frames: Tensor) -> Tensor:

@@ -75,5 +75,5 @@ class Sound_learned_queries(WrappedEncoder):
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
         x = super().encode(x, padding)
-        scores = (x @ self.queries.t()).masked_fill(padding[..., None], -torch.inf)
+        scores = (x @ self.queries.t()).masked_fill(padding[..., None], torch.finfo(x.dtype).min)
         return (scores.softmax(1).transpose(1, 2) @ x).flatten(1)

@@ -10,10 +10,10 @@ from encdoctor.cases.bases import WIDTH, FusedEncoder, PlainEncoder, PostNormLay
 
 class RootMeanSquare(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return x * x.pow(2).mean(-1, keepdim=True).rsqrt()  # <- here
+        return x * x.pow(2).mean(-1, keepdim=True).rsqrt()
 
 
-class Broken_no_eps(SdpaEncoder):
+class Broken_no_eps(SdpaEncoder):  # <- in layers.*.norm1
     class Layer(PreNormLayer):
         def __init__(self, attention: nn.Module) -> None:
             super().__init__(attention)
@@ -22,10 +22,10 @@ class Broken_no_eps(SdpaEncoder):
 
 class StandardDeviation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)  # <- here
+        return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
 
 
-class Broken_divided_by_the_deviation(PlainEncoder):
+class Broken_divided_by_the_deviation(PlainEncoder):  # <- in layers.*.norm2
     class Layer(PostNormLayer):
         def __init__(self, attention: nn.Module) -> None:
             super().__init__(attention)
@@ -38,10 +38,10 @@ class UnitLength(nn.Module):
         self.gain = nn.Parameter(torch.full((WIDTH,), WIDTH**0.5))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.gain * x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)  # <- here
+        return self.gain * x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
 
 
-class Broken_unit_length(FusedEncoder):
+class Broken_unit_length(FusedEncoder):  # <- in norm
     def make_parts(self) -> None:
         super().make_parts()
         self.norm = UnitLength()  # type: ignore[assignment]

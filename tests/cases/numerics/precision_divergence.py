@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from encdoctor.cases.bases import WIDTH, FusedEncoder, LengthsEncoder, PlainEncoder, SdpaEncoder
 
 
-class FarPositions(nn.Module):  # <- here
+class FarPositions(nn.Module):
     """Positions in milliseconds, which half precision cannot tell apart."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -16,7 +16,7 @@ class FarPositions(nn.Module):  # <- here
         return 3 * torch.stack((clock.sin(), clock.cos()), -1).repeat(1, x.shape[-1] // 2) + 0.1 * x
 
 
-class Broken_collided_positions(FusedEncoder):
+class Broken_collided_positions(FusedEncoder):  # <- in clock
     def make_parts(self) -> None:
         super().make_parts()
         self.clock = FarPositions()
@@ -25,14 +25,14 @@ class Broken_collided_positions(FusedEncoder):
         return self.clock(self.stem(frames))
 
 
-class Difference(nn.Module):  # <- here
+class Difference(nn.Module):
     """Takes a small difference of large numbers."""
 
     def forward(self, x: Tensor) -> Tensor:
         return ((x + 1000.0) - 1000.0) * 4
 
 
-class Broken_cancellation(LengthsEncoder):
+class Broken_cancellation(LengthsEncoder):  # <- in centre
     def make_parts(self) -> None:
         super().make_parts()
         self.centre = Difference()
@@ -41,12 +41,12 @@ class Broken_cancellation(LengthsEncoder):
         return self.centre(0.1 * frames)
 
 
-class Sinus(nn.Module):  # <- here
+class Sinus(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.sin(900 * x)
 
 
-class Broken_fast_sinus(SdpaEncoder):
+class Broken_fast_sinus(SdpaEncoder):  # <- in waves
     def make_parts(self) -> None:
         super().make_parts()
         self.waves = Sinus()
