@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from encdoctor.evidence.attention import AttentionSites
+from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.gradients import Gradients
 from encdoctor.evidence.influence import InfluenceMatrix
 from encdoctor.evidence.learning import TinyFit
@@ -45,7 +46,29 @@ def anatomy_of(lab: Lab) -> dict[str, Any]:
         }
         for site in sites.sites
     ]
-    return {"sites": listed, "why_not": sites.why}
+    return {"sites": listed, "why_not": sites.why, **_build(lab)}
+
+
+def _build(lab: Lab) -> dict[str, Any]:
+    """The sublayers in order, where norms stand, and whether the stream is normalised at the end."""
+    blocks = lab.gathered(Blocks)
+    if blocks is None or not blocks.understood:
+        return {}
+    return {
+        "norms": blocks.norm_placement,
+        "final_norm": blocks.final_norm,
+        "sublayers": [
+            {
+                "kind": s.kind.value,
+                "layer": s.layer,
+                "residual": s.bypass,
+                "maps": s.linears,
+                "non_linearities": s.activations,
+                "size": s.size_out,
+            }
+            for s in blocks.sublayers
+        ],
+    }
 
 
 def evidence_of(lab: Lab) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Token embeddings are scaled by the wrong factor.
 
 What it looks at
-    By what looked-up vectors are multiplied before a fixed position table is added, and how large the two parts are then.
+    By what looked-up vectors are multiplied before a fixed position table is added, and how large the two parts
+    are then.
 
 Why it matters
     ×√d_model in the paper brings vectors drawn with d_model^-0.5 to the size of the sinusoid. Divided by √d_model they
@@ -37,7 +38,7 @@ RULE = Rule("EMB002", "embedding-scale-wrong", Severity.WARNING)
 DROWNED = Limit(
     0.1,
     "smaller part over larger part",
-    "below a tenth, one part is less than 1 % of the sum's variance; ×√d_model on vectors of std d_model^-0.5 gives 0.7",
+    "below a tenth, one part is less than 1 % of the sum's variance; ×√d_model on std d_model^-0.5 gives 0.7",
 )
 SCALED = 0.01
 

@@ -49,6 +49,8 @@ def check(fit: TinyFit, modules: ModuleTree, outputs: OutputFacts | None, gradie
     goal = Limit(fit.goal, "nats of loss", f"a tenth of chance, ln 4 = {fit.chance:.3g}; healthy encoders need 4 to 61 steps")
     if fit.reached:
         return Passed(fit.losses[-1])
+    if fit.broke is not None:
+        return NotApplicable("training stops being finite: loss-nan says where")
     if gradients is not None and _falls(gradients):
         return NotApplicable("the gradient hardly comes back: gradient-vanishing says where")
     best = min(fit.losses)

@@ -50,6 +50,8 @@ def check(trip: RoundTrip, modules: ModuleTree, intent: Intent) -> Verdict:
         return NotApplicable(trip.why)
     if any(m.parameters for m in modules.unregistered):
         return NotApplicable("layers that are not registered are not saved: layers-unregistered says which")
+    if any(late.name for late in modules.late):
+        return NotApplicable("forward makes parameters: parameter-created-in-forward says which")
     if trip.refused or trip.raised:
         return _refused(trip, modules, intent)
     if trip.change <= SAME.value:

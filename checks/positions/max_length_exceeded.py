@@ -5,8 +5,8 @@ What it looks at
     declares; the call is stopped where positions are added.
 
 Why it matters
-    A clear error is good. A clamped or wrapped index gives late tokens the position of others, silently. A table shorter
-    than the length that is promised crashes on the first long text.
+    A clear error is good. A clamped or wrapped index gives late tokens the position of others, silently. A table
+    shorter than the length that is promised crashes on the first long text.
 
 What you see
     "index out of range in self", a size mismatch, or nothing, and worse results on long texts.
@@ -34,7 +34,9 @@ from encdoctor.intent import Intent
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("POS005", "max-length-exceeded", Severity.WARNING)
-REACHED = Limit(0, "lengths that are promised and fail", "a length that an attribute or a configuration names has to go through")
+REACHED = Limit(
+    0, "lengths that are promised and fail", "a length that an attribute or a configuration names has to go through"
+)
 OWN_ROW = Limit(0, "late tokens with another's position", "two tokens of one position cannot be told apart")
 CLEAR = Limit(0, "unclear errors beyond the last position", "an error that names the longest length saves the search")
 
@@ -46,12 +48,12 @@ def check(part: PositionPart, reach: PositionReach, intent: Intent) -> Verdict:
     declared = reach.declared
     if declared is not None and declared.raised and not declared.deliberate:
         return _suspect(
-            declared, part, f"{declared.length} tokens fail though {reach.declared_by} promises them: {declared.raised}",
+            declared, part, f"{declared.length} tokens fail, which {reach.declared_by} promises: {declared.raised}",
             REACHED, installed, "make the table as long as what is promised, with room for offsets",
         )  # fmt: skip
     beyond = reach.beyond
-    if beyond is None or beyond.deliberate:
-        return Passed()
+    if beyond is None or beyond.deliberate or reach.collision is not None:
+        return Passed()  # positions that already collide within the table are another rule's
     if beyond.repeats is not None and beyond.positions == beyond.length:
         return _suspect(
             beyond, part, f"token {beyond.length} silently gets the position of token {beyond.repeats + 1}", OWN_ROW,

@@ -17,8 +17,8 @@ How to fix it
         x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))  # after
 
 When it does not apply
-    Sets are meant, and said so (`--intent no-positions`, a docstring); outputs do not correspond to positions. Where the
-    encoder takes vectors, the caller may have added positions: a note.
+    Sets are meant, and said so (`--intent no-positions`, a docstring); outputs do not correspond to positions.
+    Where the encoder takes vectors, the caller may have added positions: a note.
 
 Where it points
     Where tokens become vectors.
@@ -57,7 +57,7 @@ def check(contract: CallContract, order: Order, intent: Intent, outputs: OutputF
         + ("; the encoder takes vectors, to which the caller may have added positions" if vectors else ""),
         measured=order.permuted,
         limit=ORDER_MATTERS,
-        where=(order.first,),
+        where=(order.first,) if order.first.line else (),
         fix="add position vectors where tokens become vectors, or use rotary or relative positions",
         trials=(Trial("add_positions", (order.key,)),) if order.key else (),
         severity=Severity.NOTE if vectors or intent.installed else None,

@@ -34,7 +34,9 @@ from encdoctor.intent import Intent
 from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Trial, Undecided, Verdict
 
 RULE = Rule("POS004", "position-not-registered", Severity.WARNING)
-NONE = Limit(0, "tensors in use that do not move with the model", "a module moves its parameters and buffers, nothing else")
+NONE = Limit(
+    0, "tensors in use that do not move with the model", "a module moves its parameters and buffers, nothing else"
+)
 
 
 def check(loose: LooseTensors, intent: Intent) -> Verdict:
@@ -43,7 +45,8 @@ def check(loose: LooseTensors, intent: Intent) -> Verdict:
     names = ", ".join(dict.fromkeys(tensor.name for tensor in loose.tensors))
     if not loose.about_devices:
         return Undecided(f"{names} is no buffer, and the model cannot be tried elsewhere: {loose.raised}", "a GPU")
-    held = [tensor for tensor in loose.tensors if not tensor.container]
+    named = tuple(tensor.name for tensor in loose.tensors)
+    plain = not any(tensor.container for tensor in loose.tensors)
     return Suspect(
         RULE,
         message=f"{names} is a plain attribute: it does not move with the model",
@@ -52,6 +55,6 @@ def check(loose: LooseTensors, intent: Intent) -> Verdict:
         limit=NONE,
         where=tuple(dict.fromkeys(tensor.place for tensor in loose.tensors)),
         fix="register_buffer(name, tensor, persistent=False)",
-        trials=(Trial("register_buffers", tuple(tensor.name for tensor in held)),) if held == list(loose.tensors) else (),
+        trials=(Trial("register_buffers", named),) if plain else (),
         severity=Severity.NOTE if intent.installed else None,
     )

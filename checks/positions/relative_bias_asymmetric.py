@@ -29,12 +29,16 @@ References
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from encdoctor.evidence.shifts import DistanceBias
 from encdoctor.intent import Intent, What
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("POS013", "relative-bias-asymmetric", Severity.WARNING)
-BONUS = Limit(0, "bias of the farthest key above that of the own position", "distance is penalised on both sides, or neither")
+BONUS = Limit(
+    0, "bias of the farthest key above that of the own position", "distance is penalised on both sides, or neither"
+)
 
 
 def check(bias: DistanceBias, intent: Intent) -> Verdict:
@@ -46,7 +50,7 @@ def check(bias: DistanceBias, intent: Intent) -> Verdict:
     rewarded = max(gains, key=lambda side: gains[side])
     other = min(gains.values())
     profile = bias.after if rewarded == "ahead" else bias.before
-    grows = all(later >= earlier for earlier, later in zip(profile, profile[1:], strict=False))
+    grows = all(later >= earlier for earlier, later in pairwise(profile))
     if gains[rewarded] <= 0 or other >= 0 or not grows:
         return Passed(max(gains[rewarded], 0.0))
     return Suspect(

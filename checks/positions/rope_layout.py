@@ -41,7 +41,9 @@ DISTANCE_ALONE = Limit(
     "relative difference of q·k between equal distances",
     "rotations by i and j leave i − j; tables in float32 are off by 1e-6 here, a wrong layout by more than 0.01",
 )
-TURNED_VALUES = Limit(1e-4, "relative change of values with the position", "values carry content; only scores use positions")
+TURNED_VALUES = Limit(
+    1e-4, "relative change of values with the position", "values carry content; only scores use positions"
+)
 
 
 def check(rotary: Rotary, intent: Intent) -> Verdict:

@@ -1,7 +1,8 @@
 """A table of sines and cosines that is not what it was meant to be.
 
 What it looks at
-    The fixed table that is added for positions, as waves: whether every moving column has a partner a quarter turn away,
+    The fixed table that is added for positions, as waves: whether every moving column has a partner a quarter turn
+    away,
     whether columns are zero or equal to others, and whether neighbouring positions are alike. What it resembles among
     known slips is named.
 

@@ -43,11 +43,11 @@ def check(samples: SampleMixing, crossing: SampleCrossing, intent: Intent) -> Ve
         return Passed(samples.across)
     if crossing.declared:
         return NotApplicable(crossing.declared)
-    what = f"`{crossing.operation}` takes samples together" if crossing.operation else "the operation was not recognised"
+    what = f"`{crossing.operation}`" if crossing.operation else "an operation that was not recognised"
     return Suspect(
         RULE,
         message="changing one sample changes the results of others in the same batch",
-        cause=f"{what}; this is in eval mode, so it is no batch norm in training",
+        cause=f"{what} takes samples together; this is in eval mode, so it is no batch norm in training",
         measured=samples.across,
         limit=SAMPLES_STAY_APART,
         where=crossing.places,

@@ -1,8 +1,8 @@
 """A batch of one, or a sequence of one, fails.
 
 What it looks at
-    A small grid of batch sizes and lengths around the smallest: one sample, one position, both, and a length of the other
-    parity. The smallest failing call is shown. Squeezes without an axis that drop more than usual are named.
+    A small grid of batch sizes and lengths around the smallest: one sample, one position, both, and a length of
+    the other parity. The smallest failing call is shown. Squeezes without an axis that drop more than usual are named.
 
 Why it matters
     The last batch of an epoch has one sample sooner or later, and so has every request in production.

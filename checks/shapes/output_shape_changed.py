@@ -42,7 +42,7 @@ def check(trimmed: TrimmedOutput, intent: Intent) -> Verdict:
     note = trimmed.inside_torch or intent.installed
     return Suspect(
         RULE,
-        message=f"{trimmed.length} padded positions give {trimmed.train} outputs in training and {trimmed.eval} in eval",
+        message=f"{trimmed.length} positions give {trimmed.train} outputs in training and {trimmed.eval} in eval",
         cause="torch's nested-tensor path drops columns that are padding in every sample"
         if trimmed.inside_torch
         else "positions that are padding in every sample are cut off in eval and not put back",

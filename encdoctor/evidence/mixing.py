@@ -58,8 +58,8 @@ class SampleCrossing:
 
     `operation` takes samples together, `places` are its line and the first that shows it. `swapped` are torch's
     attention modules, or else the lines, whose softmax runs over the samples; `made` is where those modules are
-    constructed, `all_swapped` tells that no other attention was seen. `declared` quotes what says that samples are meant
-    to see each other.
+    constructed, `all_swapped` tells that no other attention was seen. `declared` quotes what says that samples are
+    meant to see each other.
     """
 
     operation: str = ""

@@ -14,7 +14,8 @@ from encdoctor.model import Place
 class Order:
     """What happens to outputs when the tokens of a full batch are permuted, and when all its rows hold one sentence.
 
-    `permuted` is how far outputs are from the permuted outputs (0: order plays no role), `rows` how far the rows of equal
+    `permuted` is how far outputs are from the permuted outputs (0: order plays no role), `rows` how far the rows
+    of equal
     sentences differ, both relative to the largest output; `noise` is what round-off may do. `key` is the operation
     that first gives a vector for each token, `first` its line, `projected` tells that it is a lookup or a projection to
     another width than the input's; `differ_keys` and `differ` are the operation, and its line,
@@ -37,8 +38,10 @@ class Order:
 class PositionPart:
     """What is added to the token vectors and does not depend on them.
 
-    `rows` is how many positions its table has (0: computed, or not seen), `learned` that it is a parameter. `values` are
-    the table's rows where it is fixed, else the rows that were added. `index` are the rows that were looked up, None where
+    `rows` is how many positions its table has (0: computed, or not seen), `learned` that it is a parameter.
+    `values` are
+    the table's rows where it is fixed, else the rows that were added. `index` are the rows that were looked up,
+    None where
     a slice is taken. `name` is the parameter, buffer or attribute that holds the table, `key` the sum's operation,
     `added` its line, `made` where the table is made or computed, the likeliest line first; `rates` are the lines that
     raise to a power there, `waves` those that call sine and cosine.

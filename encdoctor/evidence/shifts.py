@@ -19,7 +19,8 @@ class LeftPadding:
 
 @dataclass(frozen=True)
 class DistanceBias:
-    """A fixed bias on the scores as a function of the distance: `before[d]` for keys d back, `after[d]` for keys ahead."""
+    """A fixed bias on the scores as a function of the distance: `before[d]` for keys d back, `after[d]` for keys
+    ahead."""
 
     found: bool
     why: str = ""

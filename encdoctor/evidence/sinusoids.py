@@ -66,7 +66,8 @@ def _is_waves(table: Array, moving: Array) -> bool:
     slope = (middle * sums).sum(0) / np.maximum((middle**2).sum(0), 1e-12)
     residual = np.linalg.norm(sums - slope * middle, axis=0) / np.maximum(np.linalg.norm(sums, axis=0), 1e-12)
     lengths = (table**2).sum(1)
-    pairs = float(lengths.std() / max(float(lengths.mean()), 1e-12)) < 1e-3 and abs(lengths.mean() / table.shape[1] - 0.5) < 0.01
+    mean = max(float(lengths.mean()), 1e-12)
+    pairs = float(lengths.std()) / mean < 1e-3 and abs(mean / table.shape[1] - 0.5) < 0.01
     return bool((residual < 1e-2).mean() > 0.5) or pairs
 
 
@@ -116,7 +117,10 @@ def _slips(rows: int, width: int) -> Iterator[tuple[str, Array]]:
         ),
         "sine and cosine of a pair have different rates": (1e4 ** (-even / width), 1e4 ** (-odd / width)),
         "the exponent is rounded to an integer, so that all rates are one": (np.ones(len(even)), None),
-        "the angle is divided by the width in place of being raised to it": (1 / (1e4 * np.maximum(even, 1) / width), None),
+        "the base is multiplied by the exponent in place of being raised to it": (
+            1 / (1e4 * np.maximum(even, 1) / width),
+            None,
+        ),
         "angles are in degrees": (180 / np.pi * 1e4 ** (-even / width), None),
     }
     for name, (sines, cosines) in rates.items():

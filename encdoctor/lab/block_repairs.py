@@ -1,8 +1,8 @@
 """Repairs of weights and norms that are tried on a copy of the model.
 
 Kinds: `rescale_weights` (bring the spread of these parameters to one over the root of their fan-in), `unit_gains` (set
-these parameters to one), `redraw` (draw these parameters anew with a spread of one over the root of their fan-in), `over_features`
-(take the statistics of norms over the last axis).
+these parameters to one), `redraw` (draw these parameters anew with a spread of one over the root of their fan-in),
+`over_features` (take the statistics of norms over the last axis).
 """
 
 from __future__ import annotations

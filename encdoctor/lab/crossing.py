@@ -21,7 +21,8 @@ from encdoctor.model import Place
 # More samples than q, k and v are, so that no other axis is taken for the batch.
 SAMPLES = 5
 DECLARED = re.compile(
-    r"[^.\n]*\b(?:inter-?sample|in-?batch|contrastive|(?:attends?|attention) (?:over|across|between) (?:the )?(?:samples|rows|batch)|"
+    r"[^.\n]*\b(?:inter-?sample|in-?batch|contrastive|"
+    r"(?:attends?|attention) (?:over|across|between) (?:the )?(?:samples|rows|batch)|"
     r"across (?:the )?(?:samples|batch))\b[^.\n]*",
     re.IGNORECASE,
 )

@@ -26,7 +26,10 @@ CHOICES = {"argmax", "argmin", "argsort", "multinomial", "long", "int", "short",
 
 @dataclass
 class Step:
-    """One function call with a floating result: its producers, and the typical sizes once backward has run."""
+    """One function call with a floating result: its producers, and the typical sizes once backward has run.
+
+    `sound` tells that the result has neither NaN nor +inf; −inf is how masks are written.
+    """
 
     index: int
     name: str
@@ -35,6 +38,7 @@ class Step:
     activation: float
     gradient: float | None = None
     finite: bool = True
+    sound: bool = True
 
 
 @dataclass
@@ -90,7 +94,7 @@ class FlowRecorder(TorchFunctionMode):
         place = find_place(self._origin, self._path.name, sys._getframe(2))
         known = tuple(self._made[id(t)][0] for t in sources if id(t) in self._made)
         index = len(self.flow.steps)
-        step = Step(index, name, place, known, typical(tensor))
+        step = Step(index, name, place, known, typical(tensor), sound=_sound(tensor))
         self.flow.steps.append(step)
         if any(t is self.content for t in sources):
             self.flow.starts.add(index)
@@ -196,6 +200,16 @@ def typical(tensor: Tensor) -> float:
     rows = tensor.detach().double().square().mean(-1).sqrt().flatten()
     rows = rows[rows > 0]
     return float(rows.median()) if rows.numel() else 0.0
+
+
+def first_unsound(flow: Flow) -> Step | None:
+    """The first call that makes NaN or +inf out of results that are sound."""
+    return next((s for s in flow.steps if not s.sound and all(flow.steps[i].sound for i in s.sources)), None)
+
+
+def _sound(tensor: Tensor) -> bool:
+    values = tensor.detach()
+    return not bool((torch.isnan(values) | (values == torch.inf)).any())
 
 
 def _store(step: Step, grad: Tensor) -> None:

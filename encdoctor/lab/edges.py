@@ -20,8 +20,9 @@ from encdoctor.model import Place
 
 # torch's words where an input is shorter than a kernel
 TOO_SHORT = re.compile(
-    r"[Kk]ernel size can't be greater|Output size is too small|smaller than kernel|too small|must be less than the "
-    r"corresponding input dimension|non-zero size|maximum size for tensor at dimension|expected a non-empty|must be at least"
+    r"[Kk]ernel size can't be greater|Output size is too small|smaller than kernel|too small|"
+    r"must be less than the corresponding input dimension|non-zero size|"
+    r"maximum size for tensor at dimension|expected a non-empty|must be at least"
 )
 
 

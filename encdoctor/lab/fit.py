@@ -9,10 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from encdoctor.evidence.learning import TinyFit
+from encdoctor.evidence.learning import Broke, TinyFit
+from encdoctor.lab.batches import Call
+from encdoctor.lab.cuts import FlowRecorder, first_bad_gradient, first_unsound
 from encdoctor.lab.influence import real_outputs
 from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.situations import Situation
+from encdoctor.lab.trace import ModulePath
+from encdoctor.model import Place
 
 SAMPLES, CLASSES = 8, 4
 # Learning rates in the order they are tried, and the share of the budget of passes that each may use.
@@ -23,9 +27,10 @@ GOAL = 0.1
 def gather_fit(lab: Lab) -> TinyFit:
     """A linear head on the mean of the real outputs, AdamW, dropout off; stops at the first success."""
     chance = math.log(CLASSES)
-    used, best = 0, None
+    used, best, broke = 0, None, None
     for rate, steps in RATES:
-        losses = _train(lab, rate, steps, chance * GOAL)
+        losses, failed = _train(lab, rate, steps, chance * GOAL)
+        broke = broke or (failed if rate == RATES[0][0] else None)
         used += len(losses)
         fit = _judge(losses, rate, chance, used)
         if best is None or fit.reached or (fit.finite and min(fit.losses) < min(best.losses)):
@@ -33,7 +38,7 @@ def gather_fit(lab: Lab) -> TinyFit:
         if fit.reached:
             break
     assert best is not None
-    return replace(best, steps=used)
+    return replace(best, steps=used, broke=broke)
 
 
 def _judge(losses: list[float], rate: float, chance: float, used: int) -> TinyFit:
@@ -46,7 +51,7 @@ def _judge(losses: list[float], rate: float, chance: float, used: int) -> TinyFi
     )
 
 
-def _train(lab: Lab, rate: float, steps: int, goal: float) -> list[float]:
+def _train(lab: Lab, rate: float, steps: int, goal: float) -> tuple[list[float], Broke | None]:
     model = lab.fresh().to(torch.float32)
     quiet_dropout(model)
     situation = _situation(lab)
@@ -65,13 +70,40 @@ def _train(lab: Lab, rate: float, steps: int, goal: float) -> list[float]:
             shift, scale = standardise(features.detach())
             loss = functional.cross_entropy(head((features - shift) / scale), labels)
             losses.append(float(loss.detach()))
-            if not math.isfinite(losses[-1]) or losses[-1] < goal:
+            if losses[-1] < goal:
                 break
+            if not math.isfinite(losses[-1]):
+                return losses, _broke(lab, model, situation, len(losses) - 1)
             assert optimiser is not None
             optimiser.zero_grad()
             lab.backward(loss)
+            if not _finite(model):
+                return losses, _broke(lab, model, situation, len(losses) - 1)
             optimiser.step()
-    return losses
+    return losses, None
+
+
+def _finite(model: nn.Module) -> bool:
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    return not grads or bool(torch.stack([torch.isfinite(g).all() for g in grads]).all())
+
+
+def _broke(lab: Lab, model: nn.Module, situation: Situation, step: int) -> Broke:
+    """The same step once more, recorded: the first call that is not finite, forward or back."""
+    recorders: list[FlowRecorder] = []
+
+    def recording(path: ModulePath, call: Call) -> FlowRecorder:
+        recorders.append(FlowRecorder(lab.origin, path, call.content))
+        return recorders[0]
+
+    with torch.enable_grad():
+        features = _mean(lab, lab.forward(model, situation, inside=recording).tensor, situation)
+        found = first_unsound(recorders[0].flow)
+        if found is not None:
+            return Broke(step, found.name, False, found.place)
+        lab.backward(features.square().sum())
+    found = first_bad_gradient(recorders[0].flow)
+    return Broke(step, found.name, True, found.place) if found else Broke(step, "", True, Place())
 
 
 def _situation(lab: Lab) -> Situation:
@@ -85,6 +117,10 @@ def _features(lab: Lab, model: nn.Module, situation: Situation) -> Tensor:
     output = lab.forward(model, situation).tensor
     if output.shape[0] != SAMPLES:
         raise NotMeasured(f"the output has {output.shape[0]} rows for {SAMPLES} samples")
+    return _mean(lab, output, situation)
+
+
+def _mean(lab: Lab, output: Tensor, situation: Situation) -> Tensor:
     real = real_outputs(lab, output, situation)[..., None]
     return torch.where(real, output, 0.0).sum(1).float() / real.sum(1).clamp(min=1)
 

@@ -10,6 +10,7 @@ from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
 from encdoctor.evidence.blocks import Blocks
 from encdoctor.evidence.devices import LooseTensors, MetaRun
 from encdoctor.evidence.edges import EdgeShapes, TrimmedOutput
+from encdoctor.evidence.derivative import Derivative
 from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.exponentials import Exponentials
 from encdoctor.evidence.gradients import Backwards, Gradients
@@ -44,6 +45,7 @@ from encdoctor.lab.blocks import gather_blocks
 from encdoctor.lab.crossing import gather_crossing
 from encdoctor.lab.devices import gather_loose
 from encdoctor.lab.edges import gather_edges, gather_trimmed
+from encdoctor.lab.derivative import gather_derivative
 from encdoctor.lab.embeddings import gather_embedding_scale
 from encdoctor.lab.exponentials import gather_exponentials
 from encdoctor.lab.fit import gather_fit
@@ -54,8 +56,8 @@ from encdoctor.lab.lab import Lab
 from encdoctor.lab.layers import gather_layers
 from encdoctor.lab.leaks import gather_entry
 from encdoctor.lab.mask_calls import gather_dtypes, gather_no_mask, gather_zero_padding
-from encdoctor.lab.mixing import gather_token_mixing
 from encdoctor.lab.meta_run import gather_meta_run
+from encdoctor.lab.mixing import gather_token_mixing
 from encdoctor.lab.modes import gather_repeats, gather_train_mode
 from encdoctor.lab.modules import gather_modules
 from encdoctor.lab.norms import gather_norms
@@ -66,13 +68,13 @@ from encdoctor.lab.parts import gather_parts
 from encdoctor.lab.pooling import gather_pooling
 from encdoctor.lab.positions import gather_positions
 from encdoctor.lab.precision import gather_backends, gather_divergence
-from encdoctor.lab.roles import gather_roles
 from encdoctor.lab.reach import gather_reach
+from encdoctor.lab.roles import gather_roles
 from encdoctor.lab.rotary import gather_rotary
-from encdoctor.lab.shifts import gather_bias, gather_left_padding
 from encdoctor.lab.roundtrip import gather_roundtrip
 from encdoctor.lab.runs import gather_runs
 from encdoctor.lab.scores import gather_scores
+from encdoctor.lab.shifts import gather_bias, gather_left_padding
 from encdoctor.lab.variants import gather_stale, gather_variants
 
 # In the order in which they run: cheap probes first, training last.
@@ -121,6 +123,7 @@ GATHERERS: dict[type, Callable[[Lab], Any]] = {
     TrainMode: gather_train_mode,
     Gradients: gather_gradients,
     Backwards: gather_backwards,
+    Derivative: gather_derivative,
     Parts: gather_parts,
     RoundTrip: gather_roundtrip,
     OutputFacts: gather_outputs,

@@ -155,4 +155,5 @@ def _drawn_at(lab: Lab, model: nn.Module) -> Iterator[Place]:
 
 
 def _first_of(model: nn.Module, cls: type) -> str:
-    return min((name for name, module in model.named_modules() if type(module) is cls), key=len)
+    names: list[str] = [name for name, module in model.named_modules() if type(module) is cls]
+    return names[0]

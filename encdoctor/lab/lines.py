@@ -30,9 +30,9 @@ def wave_lines(lab: Lab, cls: type, module: str) -> tuple[tuple[Place, ...], tup
         return tuple(Place(module, cls.__name__, file, line, own) for line in lines)
 
     for function in sorted(_functions(tree), key=lambda pair: pair[0] != cls.__name__):
-        waves = sorted({n.lineno for n in ast.walk(function[1]) if _calls(n, WAVES)})
+        waves = sorted({n.lineno for n in ast.walk(function[1]) if isinstance(n, ast.Call) and _calls(n, WAVES)})
         if waves:
-            powers = sorted({n.lineno for n in ast.walk(function[1]) if _calls(n, POWERS) or _raises(n)})
+            powers = sorted({n.lineno for n in ast.walk(function[1]) if isinstance(n, ast.expr) and _is_power(n)})
             return places(powers), places(waves)
     return (), ()
 
@@ -46,12 +46,12 @@ def _functions(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield from ((node.name, inner) for inner in node.body if isinstance(inner, ast.FunctionDef))
 
 
-def _calls(node: ast.AST, names: set[str]) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
+def _calls(node: ast.Call, names: set[str]) -> bool:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     return name in names
 
 
-def _raises(node: ast.AST) -> bool:
+def _is_power(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        return _calls(node, POWERS)
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)

@@ -99,7 +99,7 @@ def _live(trace: Trace) -> set[int]:
     for path in score_paths(trace):
         starts += [trace.nodes[r.node] for r in operands(trace, path.contraction) if r.node >= 0]
         stop.add(path.softmax.index)
-    starts += [node for node in trace.nodes[-1:]]
+    starts += trace.nodes[-1:]
     return ancestors(trace, starts, stop)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from encdoctor.evidence.modules import LateParameter, ModuleTree, Unregistered
 from encdoctor.lab.lab import Lab
-from encdoctor.lab.source import attribute_line, class_place, nearest_line
+from encdoctor.lab.source import attribute_line, class_place, later_line
 from encdoctor.lab.trace import Trace
 
 
@@ -48,7 +48,7 @@ def _late(lab: Lab, model: nn.Module, trace: Trace, known: set[int]) -> Iterator
     before = {name for name, _ in lab.model.named_parameters(remove_duplicate=False)}
     for name, parameter in model.named_parameters():
         if name not in before:
-            yield LateParameter(name, parameter.numel(), nearest_line(lab.origin, lab.model, name))
+            yield LateParameter(name, parameter.numel(), later_line(lab.origin, lab.model, name))
     registered = {id(p) for p in model.parameters()} | known | {id(t) for _, t in tensors_outside(model)}
     for node in trace.nodes:
         for ref in node.refs:

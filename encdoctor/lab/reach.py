@@ -29,7 +29,8 @@ def gather_reach(lab: Lab) -> PositionReach:
     if not part.found or not part.rows:
         return PositionReach(False, part.why or "positions do not come from a table")
     if lab.contract.settings.get("length") or part.rows > LONGEST:
-        return PositionReach(False, "only one length runs" if part.rows <= LONGEST else "the table is too long to be tried")
+        why = "only one length runs" if part.rows <= LONGEST else "the table is too long to be tried"
+        return PositionReach(False, why)
     declared = max(_declared(lab, part.rows), default=None)
     return PositionReach(
         True,
@@ -45,10 +46,11 @@ def _declared(lab: Lab, rows: int) -> Iterator[tuple[int, str]]:
     """Longest lengths that attributes and configurations of the model name."""
     for holder in (lab.model, *config_objects(lab.model)):
         for name, value in as_mapping(holder).items():
-            if isinstance(name, str) and isinstance(value, int) and not isinstance(value, bool):
-                # much longer is the length of something else
-                if LIMIT_NAMES.search(name.lower()) and 2 <= value <= min(LONGEST, 4 * rows):
-                    yield value, f"{name}={value}"
+            if not isinstance(name, str) or not isinstance(value, int) or isinstance(value, bool):
+                continue
+            # much longer is the length of something else
+            if LIMIT_NAMES.search(name.lower()) and 2 <= value <= min(LONGEST, 4 * rows):
+                yield value, f"{name}={value}"
 
 
 def _reach(lab: Lab, part: PositionPart, length: int) -> Reach:

@@ -1,7 +1,8 @@
 """Repairs of shapes, embeddings and positions that are tried on a running model.
 
 Kinds: `keep_positions` (rearrange axes so that every position stays whole), `batch_first` (flip that flag of torch's
-attention modules), `add_positions` (add a sinusoid to what an operation gives), `positions_along_sequence` (in place of what
+attention modules), `add_positions` (add a sinusoid to what an operation gives), `positions_along_sequence` (in
+place of what
 a sum adds along the batch, a sinusoid along the sequence), `sinusoid_table` (write the right sines into a table),
 `keep_axes` (squeeze only what is squeezed usually), `no_nested_tensor` (switch that path of torch's encoder off),
 `register_buffers` (make buffers of plain attributes).
@@ -31,22 +32,25 @@ def _rearranged(length: int) -> Edit:
     """What a view or reshape was to give, with the position axis carried to where the result has it."""
 
     def edit(op: Operation) -> Tensor:
-        x, output, samples = op.args[0], op.output, op.keep.shape[0]
+        x: Tensor = op.args[0]
+        output: Tensor = op.output
+        samples = op.keep.shape[0]
         into = axis_of(output, length)
         if axis_of(x, samples) is None and x.shape[0] % samples == 0:
             x = x.unflatten(0, (samples, -1))
         batch, position = axis_of(x, samples), axis_of(x, length)
         if batch is None or position is None or into is None:
             return output
+        onto = axis_of(output, samples)
         rest = [i for i in range(x.dim()) if i not in (batch, position)]
         rows = x.permute(batch, position, *rest).reshape(samples, length, -1)
-        if axis_of(output, samples) is None:
+        if onto is None:
             folded = [output.shape[0] // samples, *(n for i, n in enumerate(output.shape) if i not in (0, into))]
             split = rows.reshape(samples, length, *folded).movedim(1, into + 1)
             return split.flatten(0, 1)
-        others = [n for i, n in enumerate(output.shape) if i not in (into, axis_of(output, samples))]
+        others = [n for i, n in enumerate(output.shape) if i not in (into, onto)]
         shaped = rows.reshape(samples, length, *others)
-        return shaped.movedim((0, 1), (axis_of(output, samples), into)).contiguous()  # type: ignore[arg-type]
+        return shaped.movedim((0, 1), (onto, into)).contiguous()
 
     return edit
 

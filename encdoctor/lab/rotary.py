@@ -49,7 +49,8 @@ def gather_rotary(lab: Lab) -> Rotary:
         return Rotary(False, "no attention was seen")
     length = situation.length
     q, k = operands(trace, path.contraction)
-    value = next((r for r in path.reader.refs[-2:] if r.taint & CONTENT and axis_of(r.tensor, length) is not None), None)
+    read = [r for r in path.reader.refs[-2:] if r.taint & CONTENT]
+    value = next((r for r in read if axis_of(r.tensor, length) is not None), None)
     turns = [_turn(trace, ref, length) for ref in (q, k)]
     if not any(turn is not None and turn.varies and turn.nodes for turn in turns):
         return Rotary(False, "positions do not enter between the projections and the product")

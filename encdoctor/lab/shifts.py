@@ -48,7 +48,7 @@ def _added(lab: Lab) -> tuple[Place, ...]:
     from encdoctor.evidence.positions import PositionPart
 
     part = lab.get(PositionPart)
-    return (*part.made, part.added) if part.found else ()
+    return (part.added, *part.made) if part.found else ()
 
 
 def gather_bias(lab: Lab) -> DistanceBias:

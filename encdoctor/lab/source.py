@@ -56,6 +56,22 @@ def nearest_line(origin: Origin, model: nn.Module, name: str) -> Place:
     return next((place for place in found if place is not None), class_place(origin, model))
 
 
+def later_line(origin: Origin, model: nn.Module, name: str) -> Place:
+    """Where a part that is not there when the model is built is set: in a method that building does not run."""
+    parts = name.split(".")
+    for depth in range(len(parts)):
+        owner = ".".join(parts[:depth])
+        for cls in type(model.get_submodule(owner)).__mro__ if _is_module(model, owner) else ():
+            source = None if cls.__module__.startswith("torch.") else class_tree(cls)
+            runs = building(type(model.get_submodule(owner)))
+            methods = [n for n in source[0].body if isinstance(n, ast.FunctionDef)] if source else []
+            for node in (n for m in methods if m.name not in runs for n in ast.walk(m)):
+                if source and _sets(node, parts[depth]):
+                    own = origin.owns(cls.__module__, source[1])
+                    return Place(owner, cls.__name__, source[1], source[2] + node.lineno, own)  # type: ignore[attr-defined]
+    return nearest_line(origin, model, name)
+
+
 def frozen_line(origin: Origin, model: nn.Module, name: str) -> Place:
     """The line on which a part's gradient is switched off, else where the part is set, else the class.
 

@@ -18,14 +18,14 @@ class Broken_post_norm(PlainEncoder):
     class Layer(PostNormLayer):
         def __init__(self, attention: nn.Module) -> None:
             super().__init__(attention)
-            self.norm1, self.norm2 = ChannelNorm(WIDTH), ChannelNorm(WIDTH)  # <- in layers.*
+            self.norm1, self.norm2 = ChannelNorm(WIDTH), ChannelNorm(WIDTH)  # type: ignore[assignment]  # <- in layers.*
 
 
 class Broken_pre_norm(SdpaEncoder):
     class Layer(PreNormLayer):
         def __init__(self, attention: nn.Module) -> None:
             super().__init__(attention)
-            self.norm1 = ChannelNorm(WIDTH)  # <- in layers.*
+            self.norm1 = ChannelNorm(WIDTH)  # type: ignore[assignment]  # <- in layers.*
 
 
 class Broken_before_the_feed_forward(FusedEncoder):
@@ -46,7 +46,7 @@ class Sound_frozen_statistics(SdpaEncoder):
     class Layer(PreNormLayer):
         def __init__(self, attention: nn.Module) -> None:
             super().__init__(attention)
-            self.norm1 = ChannelNorm(WIDTH)
+            self.norm1 = ChannelNorm(WIDTH)  # type: ignore[assignment]
 
         def train(self, mode: bool = True) -> Sound_frozen_statistics.Layer:
             super().train(mode)

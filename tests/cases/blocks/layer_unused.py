@@ -62,7 +62,7 @@ class Sound_two_outputs(SdpaEncoder):
         super().make_parts()
         self.pooler = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """input_ids: (B, S). attention_mask: (B, S) int, 1 for tokens and 0 for padding."""
         hidden = super().forward(input_ids, attention_mask)
         return hidden, self.pooler(hidden[:, 0])

@@ -36,7 +36,7 @@ class ZeroRms(nn.Module):
 class Broken_hand_written(FusedEncoder):
     def make_parts(self) -> None:
         super().make_parts()
-        self.norm = ZeroRms()  # <- in norm
+        self.norm = ZeroRms()  # type: ignore[assignment]  # <- in norm
 
 
 class Sound_end_of_the_branch(FusedEncoder):
@@ -61,4 +61,4 @@ class OffsetRms(ZeroRms):
 class Sound_offset_from_one(SdpaEncoder):
     def make_parts(self) -> None:
         super().make_parts()
-        self.norm = OffsetRms()
+        self.norm = OffsetRms()  # type: ignore[assignment]

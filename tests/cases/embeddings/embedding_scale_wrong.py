@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from encdoctor.cases.bases import LONGEST, VOCAB, WIDTH, PlainEncoder, SdpaEncoder, WrappedEncoder, sinusoid
 from torch import Tensor, nn
+
+from encdoctor.cases.bases import LONGEST, VOCAB, WIDTH, PlainEncoder, SdpaEncoder, WrappedEncoder, sinusoid
 
 
 class Broken_divided(PlainEncoder):

@@ -22,7 +22,7 @@ class Broken_additive_mask_in_float32(SdpaEncoder):
 
     class Attention(FusedAttention):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
-            bias = torch.zeros(keep.shape)  # <- here
+            bias = torch.zeros(keep.shape, device=keep.device)  # <- here
             return scores + bias.masked_fill(~keep, -1e4)[:, None, None, :]
 
 
@@ -53,11 +53,12 @@ class Sound_cast_back(PlainEncoder):
 class Sound_mask_in_the_dtype_of_the_frames(LengthsEncoder):
     class Attention(SdpaAttention):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-            bias = None if mask is None else torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, -1e4)
+            bias = None if mask is None else q.new_zeros(mask.shape).masked_fill(~mask, -1e4)
             return super().attend(q, k, v, bias)
 
 
 class Sound_table_cast_when_used(FusedEncoder):
     def embed(self, frames: Tensor) -> Tensor:
-        table = torch.arange(frames.shape[1], device=frames.device)[:, None] / torch.arange(1, WIDTH + 1)
+        places = torch.arange(frames.shape[1], device=frames.device)
+        table = places[:, None] / torch.arange(1, WIDTH + 1, device=frames.device)
         return self.stem(frames) + table.sin().to(frames.dtype)

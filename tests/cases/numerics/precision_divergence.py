@@ -12,7 +12,8 @@ class FarPositions(nn.Module):
     """Positions in milliseconds, which half precision cannot tell apart."""
 
     def forward(self, x: Tensor) -> Tensor:
-        clock = torch.full((), 5000.0, dtype=x.dtype) + torch.arange(x.shape[1]).to(x.dtype)
+        clock = 5000 + torch.arange(x.shape[1], device=x.device)
+        clock = clock.to(x.dtype)
         return 3 * torch.stack((clock.sin(), clock.cos()), -1).repeat(1, x.shape[-1] // 2) + 0.1 * x
 
 
@@ -62,5 +63,5 @@ class Sound_usual(PlainEncoder):
 class Sound_angles_in_float32(FusedEncoder):
     def embed(self, frames: Tensor) -> Tensor:
         wide = torch.float64 if frames.dtype is torch.float64 else torch.float32
-        clock = 5000.0 + torch.arange(frames.shape[1], dtype=wide)
+        clock = 5000.0 + torch.arange(frames.shape[1], device=frames.device, dtype=wide)
         return self.stem(frames) + torch.stack((clock.sin(), clock.cos()), -1).repeat(1, WIDTH // 2).to(frames.dtype)

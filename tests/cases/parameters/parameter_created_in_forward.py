@@ -9,7 +9,9 @@ from encdoctor.cases.bases import WIDTH, FusedEncoder, PlainEncoder, SdpaEncoder
 
 
 class Broken_made_when_first_called(PlainEncoder):
-    out: nn.Linear | None = None
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.out = None
 
     def finish(self, x: Tensor) -> Tensor:
         if self.out is None:
@@ -19,14 +21,15 @@ class Broken_made_when_first_called(PlainEncoder):
 
 class Broken_made_in_each_call(FusedEncoder):
     def finish(self, x: Tensor) -> Tensor:
-        torch.manual_seed(0)
-        return nn.Linear(WIDTH, WIDTH).to(x)(super().finish(x))  # <- here
+        out = nn.Linear(WIDTH, WIDTH, bias=False).to(x)
+        nn.init.orthogonal_(out.weight, gain=0.5, generator=torch.Generator().manual_seed(3))
+        return out(super().finish(x))  # <- here
 
 
 class Broken_scale_of_the_width(SdpaEncoder):
     def finish(self, x: Tensor) -> Tensor:
         if not hasattr(self, "gain"):
-            self.gain = nn.Parameter(torch.ones(x.shape[-1], dtype=x.dtype))  # <- here
+            self.gain = nn.Parameter(torch.ones_like(x[0, 0].detach()))  # <- here
         return super().finish(x) * self.gain
 
 
@@ -41,7 +44,7 @@ class Sound_lazy(TorchEncoder):
 
 class Sound_buffer_made_in_forward(WrappedEncoder):
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        ones = torch.ones(WIDTH, dtype=x.dtype)
+        ones = torch.ones_like(x[0, 0])
         return super().encode(x, padding) * ones
 
 

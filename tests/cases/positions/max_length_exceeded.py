@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from encdoctor.cases.bases import LONGEST, VOCAB, WIDTH, FusedEncoder, PlainEncoder, SdpaEncoder, TorchEncoder
 from torch import Tensor, nn
+
+from encdoctor.cases.bases import LONGEST, VOCAB, WIDTH, FusedEncoder, PlainEncoder, SdpaEncoder, TorchEncoder
 
 
 class Broken_clamped(TorchEncoder):

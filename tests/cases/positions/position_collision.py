@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from encdoctor.cases.bases import FusedEncoder, SdpaEncoder, TorchEncoder, WrappedEncoder
 from torch import Tensor
+
+from encdoctor.cases.bases import FusedEncoder, SdpaEncoder, TorchEncoder, WrappedEncoder
 
 
 class Broken_halved(SdpaEncoder):

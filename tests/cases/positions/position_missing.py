@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor, nn
+
 from encdoctor.cases.bases import (
     HEAD_DIM,
     HEADS,
@@ -20,7 +22,6 @@ from encdoctor.cases.bases import (
     TorchEncoder,
     WrappedEncoder,
 )
-from torch import Tensor, nn
 
 
 class Broken_table_never_added(PlainEncoder):

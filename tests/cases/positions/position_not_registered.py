@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from encdoctor.cases.bases import LONGEST, WIDTH, FusedEncoder, PlainEncoder, TorchEncoder, sinusoid
 from torch import Tensor
+
+from encdoctor.cases.bases import LONGEST, WIDTH, FusedEncoder, PlainEncoder, TorchEncoder, sinusoid
 
 
 class Broken_plain_attribute(PlainEncoder):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from encdoctor.cases.bases import LONGEST, VOCAB, WIDTH, FusedEncoder, SdpaEncoder, WrappedEncoder
 from torch import Tensor, nn
+
+from encdoctor.cases.bases import LONGEST, VOCAB, WIDTH, FusedEncoder, SdpaEncoder, WrappedEncoder
 
 
 class Broken_counted_from_the_first_column(SdpaEncoder):

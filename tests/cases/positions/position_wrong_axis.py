@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from encdoctor.cases.bases import (
     LONGEST,
     WIDTH,
@@ -13,7 +15,6 @@ from encdoctor.cases.bases import (
     WrappedEncoder,
     sinusoid,
 )
-from torch import Tensor
 
 
 class Broken_table_for_time_in_front(PlainEncoder):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
-from encdoctor.cases.bases import HEAD_DIM, HEADS, ExplicitAttention, FusedAttention, FusedEncoder, SdpaAttention
 from torch import Tensor
 from torch.nn import functional as F
+
+from encdoctor.cases.bases import HEAD_DIM, HEADS, ExplicitAttention, FusedAttention, FusedEncoder, SdpaAttention
 
 
 def signed(length: int) -> Tensor:

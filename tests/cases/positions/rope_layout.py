@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from encdoctor.cases.bases import HEAD_DIM, ExplicitAttention, FusedAttention, FusedEncoder, PlainEncoder, SdpaAttention
 from torch import Tensor
+
+from encdoctor.cases.bases import HEAD_DIM, ExplicitAttention, FusedAttention, FusedEncoder, PlainEncoder, SdpaAttention
 
 RATES = 1e4 ** (-torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from encdoctor.cases.bases import LONGEST, WIDTH, FusedEncoder, PlainEncoder, TorchEncoder
 from torch import Tensor, nn
+
+from encdoctor.cases.bases import LONGEST, WIDTH, FusedEncoder, PlainEncoder, TorchEncoder
 
 
 class Broken_rates_grow(PlainEncoder):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
 from encdoctor.cases.bases import (
     HEADS,
     LAYERS,
@@ -14,8 +17,6 @@ from encdoctor.cases.bases import (
     TorchAttention,
     TorchEncoder,
 )
-from torch import Tensor, nn
-from torch.nn import functional as F
 
 
 class Broken_flag_forgotten(TorchEncoder):

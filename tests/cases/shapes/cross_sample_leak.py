@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
+
 from encdoctor.cases.bases import (
     WIDTH,
     FusedEncoder,
     SdpaEncoder,
     TorchEncoder,
 )
-from torch import Tensor, nn
 
 
 class Broken_statistics_over_batch_and_time(FusedEncoder):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from encdoctor.cases.bases import WIDTH, FusedEncoder, PlainEncoder, SdpaEncoder
 from torch import Tensor, nn
+
+from encdoctor.cases.bases import WIDTH, FusedEncoder, PlainEncoder, SdpaEncoder
 
 
 class Broken_mask_squeezed(PlainEncoder):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
+
 from encdoctor.cases.bases import (
     HEADS,
     WIDTH,
@@ -13,7 +15,6 @@ from encdoctor.cases.bases import (
     SdpaAttention,
     SdpaEncoder,
 )
-from torch import Tensor, nn
 
 
 class ReshapedAttention(ExplicitAttention):

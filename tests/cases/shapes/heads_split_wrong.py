@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
 from encdoctor.cases.bases import (
     HEAD_DIM,
     HEADS,
@@ -14,8 +17,6 @@ from encdoctor.cases.bases import (
     SdpaAttention,
     SdpaEncoder,
 )
-from torch import Tensor, nn
-from torch.nn import functional as F
 
 
 class ViewedAttention(ExplicitAttention):

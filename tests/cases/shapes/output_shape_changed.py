@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from encdoctor.cases.bases import FusedEncoder, PlainEncoder, SdpaEncoder
 from torch import Tensor
 from torch.nn import functional as F
+
+from encdoctor.cases.bases import FusedEncoder, PlainEncoder, SdpaEncoder
 
 
 class Broken_columns_cut_in_eval(FusedEncoder):

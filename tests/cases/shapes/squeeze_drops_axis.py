@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from encdoctor.cases.bases import FusedEncoder, SdpaEncoder, TorchEncoder
 from torch import Tensor
+
+from encdoctor.cases.bases import FusedEncoder, SdpaEncoder, TorchEncoder
 
 
 class Broken_pooled_and_squeezed(FusedEncoder):
