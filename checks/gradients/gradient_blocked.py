@@ -1,16 +1,16 @@
 """The gradient is cut on its way back.
 
 What it looks at
-    One backward from a random projection of the output. A parameter without gradient whose change nevertheless moves the
-    output is cut off. Function calls tell on which lines a gradient came in and none came out; each such line is
+    One backward from a random projection of the output. A parameter without gradient whose change nevertheless moves
+    the output is cut off. Function calls tell on which lines a gradient came in and none came out; each such line is
     bypassed in turn to see whether the gradient arrives.
 
 Why it matters
     Everything before the cut stays as it was initialised, while the rest trains around it.
 
 What you see
-    The loss stops at a floor; embeddings or lower layers never change; "parameters that were not used in producing loss"
-    with DDP.
+    The loss stops at a floor; embeddings or lower layers never change; "parameters that were not used in producing
+    loss" with DDP.
 
 How to fix it
     Take the cut out of the way of the gradient: no `.detach()`, `.data`, `torch.no_grad()`, `.item()` or NumPy between

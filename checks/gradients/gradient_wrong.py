@@ -2,8 +2,8 @@
 
 What it looks at
     The derivative of a random projection of the output along a random direction of all parameters: what backward gives
-    against a central difference in float64. After a mismatch each custom autograd function is differentiated by autograd
-    instead, to see whether the two agree then.
+    against a central difference in float64. After a mismatch each custom autograd function is differentiated by
+    autograd instead, to see whether the two agree then.
 
 Why it matters
     Training follows another function than the one that is evaluated.
@@ -19,8 +19,8 @@ How to fix it
     Write `x = x * mask`, not `x.data.mul_(mask)`: autograd does not see the latter.
 
 When it does not apply
-    The model does not run in float64, or is not smooth there. What replaces a gradient on purpose is left alone: straight-
-    through estimators, gradient reversal and scaling, `detach`.
+    The model does not run in float64, or is not smooth there. What replaces a gradient on purpose is left alone:
+    straight- through estimators, gradient reversal and scaling, `detach`.
 
 Where it points
     The `backward` of the function, or the write that autograd does not see.

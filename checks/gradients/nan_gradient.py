@@ -1,8 +1,8 @@
 """Forward is finite, backward is not.
 
 What it looks at
-    One backward with zeros at padding, as most data has them, and the calls on the way back: the one whose own gradient is
-    finite and that hands back NaN or infinity.
+    One backward with zeros at padding, as most data has them, and the calls on the way back: the one whose own
+    gradient is finite and that hands back NaN or infinity.
 
 Why it matters
     One such batch turns every weight before that call into NaN, though the loss looked fine.
@@ -32,7 +32,7 @@ from encdoctor.evidence.gradients import Backwards
 from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Undecided, Verdict
 
 RULE = Rule("GRD003", "nan-gradient", Severity.ERROR)
-NONE = Limit(0, "gradients that are not finite", "finite outputs have finite derivatives wherever they can be learned from")
+NONE = Limit(0, "gradients that are not finite", "what is learned from finite outputs has finite derivatives")
 
 
 def check(backwards: Backwards) -> Verdict:

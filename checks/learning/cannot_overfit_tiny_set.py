@@ -16,8 +16,8 @@ How to fix it
     report.
 
 When it does not apply
-    It is skipped by `--fast`. A loss that has left chance when the budget ends is undecided. Where the output is constant
-    or the gradient vanishes, those findings say more.
+    It is skipped by `--fast`. A loss that has left chance when the budget ends is undecided. Where the output is
+    constant or the gradient vanishes, those findings say more.
 
 Where it points
     The model as a whole: this is a symptom, and other findings name its cause.
@@ -46,7 +46,8 @@ def check(fit: TinyFit, modules: ModuleTree, outputs: OutputFacts | None, gradie
         return NotApplicable(fit.why)
     if outputs is not None and outputs.depends == 0:
         return NotApplicable("the output does not depend on the input: constant-output says where")
-    goal = Limit(fit.goal, "nats of loss", f"a tenth of chance, ln 4 = {fit.chance:.3g}; healthy encoders need 4 to 61 steps")
+    because = f"a tenth of chance, ln 4 = {fit.chance:.3g}; healthy encoders need 4 to 61 steps"
+    goal = Limit(fit.goal, "nats of loss", because)
     if fit.reached:
         return Passed(fit.losses[-1])
     if fit.broke is not None:

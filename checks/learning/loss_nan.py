@@ -1,8 +1,8 @@
 """Training stops being finite after a few ordinary steps.
 
 What it looks at
-    Eight random samples and a linear head, AdamW with a learning rate of 1e-3: the first step whose loss or gradient is not
-    finite, and the first call there that makes NaN or infinity out of finite numbers.
+    Eight random samples and a linear head, AdamW with a learning rate of 1e-3: the first step whose loss or gradient
+    is not finite, and the first call there that makes NaN or infinity out of finite numbers.
 
 Why it matters
     One such step turns all weights into NaN.
@@ -11,7 +11,8 @@ What you see
     "Loss is NaN" after some steps, on clean data, with a small learning rate.
 
 How to fix it
-    Keep parameters where the function is defined. A step of AdamW moves each by about the learning rate, through zero too::
+    Keep parameters where the function is defined. A step of AdamW moves each by about the learning rate, through zero
+    too::
 
         scale = F.softplus(self.raw).sqrt()          # not self.variance.sqrt()
         log_t = self.log_temperature                 # learn the logarithm, not log(self.temperature)
@@ -45,10 +46,10 @@ def check(fit: TinyFit, modules: ModuleTree, backwards: Backwards | None) -> Ver
     if backwards is not None and backwards.bad:
         return NotApplicable("the first gradient is not finite: nan-gradient says where")
     broke = fit.broke
-    call = broke.call or "an operation that was not seen"
+    call = (broke.call or "an operation that was not seen") + (" in backward" if broke.backward else "")
     return Suspect(
         RULE,
-        message=f"after {broke.step} steps of training {call} is not finite" + (" in backward" if broke.backward else ""),
+        message=f"after {broke.step} steps of training {call} is not finite",
         cause="its input left the range in which it is defined, or has a derivative",
         measured=1.0,
         limit=FINITE,

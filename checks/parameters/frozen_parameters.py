@@ -11,8 +11,8 @@ What you see
     The loss stops at a floor; some weights never change.
 
 How to fix it
-    Leave the gradient on, or say what is meant (an argument such as `freeze_embeddings`, a docstring, `--intent frozen`)
-    and load trained weights into the part::
+    Leave the gradient on, or say what is meant (an argument such as `freeze_embeddings`, a docstring, `--intent
+    frozen`) and load trained weights into the part::
 
         self.patch.requires_grad_(False)     # only for weights that were trained elsewhere
 

@@ -1,8 +1,8 @@
 """Saved weights do not make the same model.
 
 What it looks at
-    The state dict of the model after it has run, loaded into a new instance that was built with another seed: do the names
-    fit, and are outputs the same in eval mode?
+    The state dict of the model after it has run, loaded into a new instance that was built with another seed: do the
+    names fit, and are outputs the same in eval mode?
 
 Why it matters
     What is not in the state dict is lost with the process: the loaded model is another one.
@@ -19,8 +19,8 @@ How to fix it
     Make parameters in `__init__`, not in forward.
 
 When it does not apply
-    An instance is given, of which no second can be built. Layers that are not registered have a rule of their own, and so
-    have parameters that forward makes.
+    An instance is given, of which no second can be built. Layers that are not registered have a rule of their own,
+    and so have parameters that forward makes.
 
 Where it points
     Where the first tensor that is not saved, or the first name that does not fit, is set.
@@ -58,7 +58,7 @@ def check(trip: RoundTrip, modules: ModuleTree, intent: Intent) -> Verdict:
         return Passed(trip.change)
     if not trip.unsaved:
         return NotApplicable("the same weights give other outputs, and nothing unsaved differs: chance, not loading")
-    names = ", ".join(trip.unsaved[:3])
+    names, attribute = ", ".join(trip.unsaved[:3]), trip.unsaved[0].rpartition(".")[2]
     return Suspect(
         RULE,
         message=f"a new instance with the saved weights gives other outputs: {names} not saved",
@@ -66,7 +66,7 @@ def check(trip: RoundTrip, modules: ModuleTree, intent: Intent) -> Verdict:
         measured=trip.change,
         limit=SAME,
         where=trip.places,
-        fix=f'self.register_buffer("{trip.unsaved[0].rpartition(".")[2]}", …), persistent, or draw it from a fixed seed',
+        fix=f"self.register_buffer({attribute!r}, …), persistent, or draw it from a fixed seed",
         severity=Severity.NOTE if intent.installed else None,
     )
 

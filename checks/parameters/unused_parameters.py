@@ -1,8 +1,8 @@
 """A registered part reaches no output.
 
 What it looks at
-    Which parameters some output depends on, in eval and in train mode, with a mask and without; and whether a method that
-    runs after building names the attribute at all.
+    Which parameters some output depends on, in eval and in train mode, with a mask and without; and whether a method
+    that runs after building names the attribute at all.
 
 Why it matters
     The part costs memory, is saved and loaded, and never learns. DistributedDataParallel waits for its gradient and
@@ -20,8 +20,8 @@ How to fix it
     Where it is meant for another branch, `find_unused_parameters=True` lets DDP live with it.
 
 When it does not apply
-    A pooler or head on a branch that this call does not take is a note; so is everything in an installed package. Layers
-    of a stack, and layers that are run whole and lost, have a rule of their own.
+    A pooler or head on a branch that this call does not take is a note; so is everything in an installed package.
+    Layers of a stack, and layers that are run whole and lost, have a rule of their own.
 
 Where it points
     The assignment of the part.

@@ -63,6 +63,8 @@ def check(part: PositionPart) -> Verdict:
     if share <= SHARE.value and not scrambled and not waves.resembles:
         return Passed(share)
     of_rates = scrambled or "rate" in waves.resembles or "exponent" in waves.resembles
+    # sines of many rates, without cosines, still tell positions apart: unusual, not wrong
+    unusual = not scrambled and not waves.resembles and max(waves.dead, waves.repeated) <= SHARE.value
     symptom = says if share > SHARE.value else "neighbouring positions are as different as distant ones"
     lines = (*part.rates, *part.waves) if of_rates else (*part.waves, *part.rates)
     return Suspect(
@@ -74,6 +76,7 @@ def check(part: PositionPart) -> Verdict:
         where=(*lines, *part.made, part.added),
         fix="sine and cosine of position · 10000^(−2i/d), the same rate for both of a pair",
         trials=(Trial("sinusoid_table", (part.name,)),) if part.name and part.rows else (),
+        severity=Severity.NOTE if unusual else None,
     )
 
 

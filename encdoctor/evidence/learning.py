@@ -9,7 +9,7 @@ from encdoctor.model import Place
 
 @dataclass(frozen=True)
 class Broke:
-    """The step at which training stopped being finite, in forward or (`backward`) on the way back, and the call there."""
+    """The step at which training stopped being finite, forward or on the way back, and the call there."""
 
     step: int
     call: str
@@ -21,9 +21,9 @@ class Broke:
 class TinyFit:
     """The loss over the steps of the best learning rate tried.
 
-    `goal` is the loss to get below, `chance` that of guessing, both in nats. `reached` tells that it got there, `falling`
-    that it was still on its way when the budget ended. `steps` counts forward+backward passes over all rates. `broke` is
-    set where the loss or a gradient stopped being finite at the usual rate.
+    `goal` is the loss to get below, `chance` that of guessing, both in nats. `reached` tells that it got there,
+    `falling` that it was still on its way when the budget ended. `steps` counts forward+backward passes over all
+    rates. `broke` is set where the loss or a gradient stopped being finite at the usual rate.
     """
 
     measured: bool

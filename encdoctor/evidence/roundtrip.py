@@ -11,10 +11,10 @@ from encdoctor.model import Place
 class RoundTrip:
     """A new instance, built with another seed, after it loaded the state of this one.
 
-    `measured` is False, with `why`, where there is no second instance. `missing` are names that the new instance wants and
-    the saved state lacks, `unexpected` the reverse, `reshaped` those of another shape; `raised` is what loading raised
-    besides. `change` is how far outputs differ afterwards, in eval mode; `unsaved` names tensors that differ still, and
-    `place` is where the first of these names is set.
+    `measured` is False, with `why`, where there is no second instance. `missing` are names that the new instance
+    wants and the saved state lacks, `unexpected` the reverse, `reshaped` those of another shape; `raised` is what
+    loading raised besides. `change` is how far outputs differ afterwards, in eval mode; `unsaved` names tensors that
+    differ still, and `place` is where the first of these names is set.
     """
 
     measured: bool

@@ -141,7 +141,8 @@ def _in_place(lab: Lab, situation: Situation, raised: str) -> tuple[Place, ...]:
     said = re.search(r"\[\w[\w.]* \[([\d, ]*)\]\]", raised)
     shape = tuple(int(n) for n in said[1].split(",") if n.strip()) if said else ()
     read: dict[int, tuple[int, ...]] = {}
-    likely, others = [], []
+    likely: list[Place] = []
+    others: list[Place] = []
     for node in trace.nodes:
         refs = node.refs
         written = refs[0].tensor.untyped_storage().data_ptr() if refs and _writes(node.op) else None

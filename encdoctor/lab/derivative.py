@@ -22,7 +22,7 @@ from encdoctor.model import Place
 STEP = 1e-5
 # Beyond this the two are compared more closely; the check's own limit is wider.
 DOUBTFUL = 1e-3
-VIEWS = {"view", "select", "slice", "_unsafe_view", "alias", "transpose", "t", "permute", "unsqueeze", "squeeze", "expand"}
+VIEWS = {"view", "select", "slice", "alias", "transpose", "t", "permute", "unsqueeze", "squeeze", "expand"}
 
 
 def gather_derivative(lab: Lab) -> Derivative:
@@ -94,7 +94,12 @@ def _difference(lab: Lab, model: nn.Module, situation: Situation, direction: dic
 
 
 def _blamed(
-    lab: Lab, model: nn.Module, situation: Situation, direction: dict[str, Tensor], found: Derivative, functions: list[type]
+    lab: Lab,
+    model: nn.Module,
+    situation: Situation,
+    direction: dict[str, Tensor],
+    found: Derivative,
+    functions: list[type],
 ) -> Derivative:
     for cls in functions:
         seen: list[bool] = []

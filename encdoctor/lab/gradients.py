@@ -14,7 +14,7 @@ from encdoctor.evidence.gradients import Gradients, ParameterGradient, TrunkPoin
 from encdoctor.lab.batches import Call
 from encdoctor.lab.cuts import Flow, FlowRecorder, rms, trunk
 from encdoctor.lab.influence import real_outputs, relative_change
-from encdoctor.lab.lab import Lab, NotMeasured
+from encdoctor.lab.lab import Lab
 from encdoctor.lab.outputs import pick
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import ModulePath

@@ -89,7 +89,8 @@ def take_real(last: bool) -> Edit:
     """The last, or first, real position of each sample in place of what was taken."""
 
     def edit(op: Operation) -> Tensor:
-        before, keep = op.args[0], op.keep
+        before: Tensor = op.args[0]
+        keep = op.keep
         rows = before if before.shape[0] == len(keep) else before.transpose(0, 1)
         places = torch.arange(keep.shape[1], device=keep.device)
         at = torch.where(keep, places, -1).argmax(1) if last else keep.int().argmax(1)

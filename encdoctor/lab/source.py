@@ -138,7 +138,8 @@ def is_read(cls: type, attribute: str, through: bool = False) -> bool:
     nodes = [n for name, bodies in methods.items() if name not in only_building for b in bodies for n in ast.walk(b)]
     for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.ctx, ast.Load):
-            if not through or not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            if not (through and is_own):
                 return True
         if isinstance(node, ast.Constant) and node.value == attribute:
             return True

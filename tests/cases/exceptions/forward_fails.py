@@ -22,7 +22,7 @@ class Broken_mask_is_required_after_all(PlainEncoder):
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             weights = scores.softmax(-1)
-            return weights * keep.any(-1)[:, None, None, None]  # <- here
+            return weights * keep.any(-1)[:, None, None, None]  # type: ignore[union-attr]  # <- here
 
 
 class Broken_wrong_width_behind_the_stack(FusedEncoder):
@@ -36,13 +36,15 @@ class Broken_wrong_width_behind_the_stack(FusedEncoder):
 
 class Broken_attribute_never_set(SdpaEncoder):
     class Attention(SdpaAttention):
+        visible: Tensor
+
         def attention_mask(self, keep: Tensor) -> Tensor:
             return super().attention_mask(keep) & self.visible  # <- here
 
 
 class Broken_unpacks_too_much(WrappedEncoder):
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        batch, heads, length, width = x.shape  # <- here
+        batch, _, length, width = x.shape  # <- here
         return super().encode(x.reshape(batch, length, width), padding)
 
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encdoctor.cases.bases import (
+    WIDTH,
     ExplicitAttention,
     FusedAttention,
     FusedEncoder,
@@ -64,9 +65,7 @@ class Sound_scores_filled_in_place(FusedEncoder):
 class Sound_rectified_in_place(SdpaEncoder):
     class Layer(PostNormLayer):
         def make_feed(self) -> nn.Module:
-            feed = super().make_feed()
-            feed[1] = nn.ReLU(inplace=True)
-            return feed
+            return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True), nn.Linear(WIDTH, WIDTH))
 
 
 class Sound_output_written_by_rows(WrappedEncoder):

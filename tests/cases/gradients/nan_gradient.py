@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from encdoctor.cases.bases import (
-    WIDTH,
     ExplicitAttention,
     FusedAttention,
     FusedEncoder,
@@ -57,7 +56,7 @@ class Sound_zeros_never_reach_the_norm(FusedEncoder):
     class Layer(PreNormLayer):
         def __init__(self, attention: nn.Module) -> None:
             super().__init__(attention)
-            self.norm1 = OutsideNorm()
+            self.norm1 = OutsideNorm()  # type: ignore[assignment]
 
 
 class Sound_minus_infinity(FusedEncoder):

@@ -71,7 +71,7 @@ class Sound_freezing_is_an_argument(SdpaEncoder):
 class Sound_frozen_but_unused(PlainEncoder):
     def make_parts(self) -> None:
         super().make_parts()
-        self.register_parameter("step", nn.Parameter(torch.randn(1), requires_grad=False))
+        self.step = nn.Parameter(torch.randn(1), requires_grad=False)
 
     def finish(self, x: Tensor) -> Tensor:
         return x if self.training else x + 0 * self.step

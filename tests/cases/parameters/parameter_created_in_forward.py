@@ -11,7 +11,7 @@ from encdoctor.cases.bases import WIDTH, FusedEncoder, PlainEncoder, SdpaEncoder
 class Broken_made_when_first_called(PlainEncoder):
     def make_parts(self) -> None:
         super().make_parts()
-        self.out = None
+        self.out: nn.Linear | None = None
 
     def finish(self, x: Tensor) -> Tensor:
         if self.out is None:

@@ -50,6 +50,8 @@ class Broken_buffer_of_the_batch(SdpaEncoder):
 
 
 class Sound_table_of_sines(TorchEncoder):
+    waves: Tensor
+
     def make_parts(self) -> None:
         super().make_parts()
         self.register_buffer("waves", sinusoid(LONGEST, WIDTH), persistent=False)
@@ -59,6 +61,8 @@ class Sound_table_of_sines(TorchEncoder):
 
 
 class Sound_random_but_saved(FusedEncoder):
+    features: Tensor
+
     def make_parts(self) -> None:
         super().make_parts()
         self.register_buffer("features", torch.randn(WIDTH, WIDTH) / WIDTH**0.5)

@@ -30,12 +30,12 @@ class Broken_cosines_overwritten(FusedEncoder):
 class Broken_pair_with_two_rates(TorchEncoder):
     def make_parts(self) -> None:
         super().make_parts()
-        self.register_buffer("rates", 1e4 ** (-torch.arange(WIDTH) / WIDTH))
-        self.register_buffer("turn", torch.arange(WIDTH) % 2 * torch.pi / 2)
+        angles = torch.arange(LONGEST)[:, None] * 1e4 ** (-torch.arange(WIDTH) / WIDTH)  # <- here
+        angles[:, 0::2], angles[:, 1::2] = angles[:, 0::2].sin(), angles[:, 1::2].cos()
+        self.register_buffer("table", angles)
 
     def embed(self, ids: Tensor) -> Tensor:
-        at = torch.arange(ids.shape[1], device=ids.device)[:, None]
-        return self.tokens(ids) + torch.sin(at * self.rates + self.turn)  # <- here
+        return self.tokens(ids) + self.table[: ids.shape[1]]
 
 
 class Broken_integer_exponent(PlainEncoder):
@@ -53,6 +53,15 @@ class Sound_halves_and_another_base(PlainEncoder):
         super().make_parts()
         angles = torch.arange(1, LONGEST + 1)[:, None] * 1e3 ** (-torch.arange(WIDTH // 2) / (WIDTH // 2 - 1))
         self.register_buffer("table", torch.cat((angles.sin(), angles.cos()), -1), persistent=False)
+
+
+class Sound_sines_of_many_rates(PlainEncoder):
+    """No cosines, but every position has a vector of its own, like its neighbours'."""
+
+    def make_parts(self) -> None:
+        super().make_parts()
+        angles = torch.arange(LONGEST)[:, None] * 1e2 ** (-torch.arange(WIDTH) / WIDTH)
+        self.register_buffer("table", angles.sin(), persistent=False)
 
 
 class Sound_fixed_random_table(PlainEncoder):
