@@ -233,7 +233,8 @@ _SAYS: dict[tuple[What, bool], tuple[str, ...]] = {
     (What.EXCLUDE_SELF, True): (
         r"exclud(?:es?|ed|ing) (?:itself|(?:the |its |their )?(?:own|self|query|same) (?:position|token|key)s?)",
         r"(?:all|every) other (?:tokens?|positions?|keys?)|every\w* but itself|other tokens than itself",
-        r"locality self-attention|(?:diagonal|self)[- ]mask(?:ed|ing)?|(?:does not|cannot|never) (?:attend to|see) itself",
+        r"locality self-attention|(?:diagonal|self)[- ]mask(?:ed|ing)?",
+        r"(?:does not|cannot|never) (?:attend to|see) itself",
     ),
     (What.SHARED, True): (
         r"shar(?:e|es|ed|ing) (?:their |its |the )?(?:same )?(?:weights?|parameters?)|weight[- ](?:sharing|tied)",

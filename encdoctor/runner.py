@@ -214,7 +214,7 @@ def _remaining(treated: Lab, case: Case) -> float | None:
 
 
 def _vanishes(treated: Lab, case: Case, plain: Lab) -> bool:
-    """Whether a symptom goes under the treatment, and would not go by treating nothing, which leaves fused paths too."""
+    """Whether a symptom goes under the treatment, and stays where nothing is treated but fused paths are left too."""
     try:
         return _remaining(treated, case) is not None and _remaining(plain, case) is None
     except NotMeasured:
@@ -251,9 +251,7 @@ def _healed(cases: list[Case]) -> Lab | None:
     return next((treated for treated in hiding if treated is not None), None)
 
 
-def _go_on(
-    healed: Lab, checks: Mapping[str, Check], verdicts: dict[str, Any], options: Options
-) -> list[Case]:
+def _go_on(healed: Lab, checks: Mapping[str, Check], verdicts: dict[str, Any], options: Options) -> list[Case]:
     """Asks the checks that could not be answered again, on the mended model: a crash must not hide the next fault."""
     found = []
     for code, verdict in verdicts.items():

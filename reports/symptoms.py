@@ -34,7 +34,11 @@ SYMPTOMS = (
     ),
     Symptom(
         "NaN or overflow only with half precision or autocast",
-        (r"(fp16|half|amp|autocast|mixed precision|bf16|bfloat16).*(nan|inf|overflow)", r"without overflow", r"loss scale"),
+        (
+            r"(fp16|half|amp|autocast|mixed precision|bf16|bfloat16).*(nan|inf|overflow)",
+            r"without overflow",
+            r"loss scale",
+        ),
         ("fp16-mask-overflow", "fp16-nan", "fully-padded-row-nan", "scores-not-scaled", "layernorm-eps-underflow"),
     ),
     Symptom(
@@ -79,11 +83,22 @@ SYMPTOMS = (
             r"(last|only) batch.*(crash|fail|error)",
             r"batch (size )?(of )?(1|one)\b.*(crash|fail|error|works)",
         ),
-        ("mask-rank-broadcast", "padding-mask-wrong-axis", "edge-shape-failure", "max-length-exceeded", "position-wrong-axis"),
+        (
+            "mask-rank-broadcast",
+            "padding-mask-wrong-axis",
+            "edge-shape-failure",
+            "max-length-exceeded",
+            "position-wrong-axis",
+        ),
     ),
     Symptom(
         "An index error, or a device-side assert on the GPU",
-        (r"index out of range in self", r"device-side assert", r"srcindex < srcselectdimsize", r"index \d+ is out of bounds"),
+        (
+            r"index out of range in self",
+            r"device-side assert",
+            r"srcindex < srcselectdimsize",
+            r"index \d+ is out of bounds",
+        ),
         ("max-length-exceeded", "position-offset-by-padding", "vocabulary-index-risk"),
         "run it on the CPU once: there the message names the index",
     ),
@@ -95,7 +110,11 @@ SYMPTOMS = (
     ),
     Symptom(
         "Shapes do not fit",
-        (r"shape '\[.*\]' is invalid for input of size", r"mat1 and mat2 shapes cannot be multiplied", r"divisible by num_heads"),
+        (
+            r"shape '\[.*\]' is invalid for input of size",
+            r"mat1 and mat2 shapes cannot be multiplied",
+            r"divisible by num_heads",
+        ),
         ("heads-split-wrong", "mask-rank-broadcast", "edge-shape-failure", "forward-fails"),
     ),
     Symptom(
@@ -110,7 +129,11 @@ SYMPTOMS = (
     ),
     Symptom(
         "A warning about nested tensors, or the output is shorter in eval",
-        (r"enable_nested_tensor is true", r"nested tensors is in prototype", r"(output|length).*(shorter|shrinks).*eval"),
+        (
+            r"enable_nested_tensor is true",
+            r"nested tensors is in prototype",
+            r"(output|length).*(shorter|shrinks).*eval",
+        ),
         ("output-shape-changed", "train-eval-mismatch", "batch-sequence-swapped"),
     ),
     Symptom(
@@ -120,7 +143,12 @@ SYMPTOMS = (
     ),
     Symptom(
         "Two runs of eval give different numbers",
-        (r"not deterministic", r"non-?determinis", r"(two|same).*(runs?|times?).*differ", r"different (numbers|results) (each|every)"),
+        (
+            r"not deterministic",
+            r"non-?determinis",
+            r"(two|same).*(runs?|times?).*differ",
+            r"different (numbers|results) (each|every)",
+        ),
         ("dropout-active-in-eval", "nondeterministic-eval", "stateful-forward"),
     ),
     Symptom(
@@ -143,7 +171,11 @@ SYMPTOMS = (
     ),
     Symptom(
         "The same output for every input",
-        (r"same (output|prediction|score|vector|embedding)", r"(output|prediction)s?\b.*\b(constant|identical|alike)", r"predicts the mean"),
+        (
+            r"same (output|prediction|score|vector|embedding)",
+            r"(output|prediction)s?\b.*\b(constant|identical|alike)",
+            r"predicts the mean",
+        ),
         ("constant-output", "causal-mask-on-encoder", "padding-mask-inverted", "embedding-scale-missing"),
     ),
     Symptom(
@@ -153,7 +185,11 @@ SYMPTOMS = (
     ),
     Symptom(
         "DistributedDataParallel complains about unused parameters",
-        (r"expected to have finished reduction", r"parameters that were not used in producing loss", r"find_unused_parameters"),
+        (
+            r"expected to have finished reduction",
+            r"parameters that were not used in producing loss",
+            r"find_unused_parameters",
+        ),
         ("unused-parameters", "layer-unused", "gradient-blocked", "checkpoint-breaks-gradient"),
     ),
     Symptom(
@@ -178,7 +214,11 @@ SYMPTOMS = (
     ),
     Symptom(
         "Results change after save and load",
-        (r"(after|when) (save|saving|load|loading)", r"error\(s\) in loading state_dict", r"(missing|unexpected) key\(?s?\)?"),
+        (
+            r"(after|when) (save|saving|load|loading)",
+            r"error\(s\) in loading state_dict",
+            r"(missing|unexpected) key\(?s?\)?",
+        ),
         ("weight-tying-broken", "layers-unregistered", "position-not-registered"),
     ),
     Symptom(
@@ -198,7 +238,11 @@ SYMPTOMS = (
     ),
     Symptom(
         "Quality is mediocre, nothing crashes",
-        (r"(poor|bad|mediocre|low) (quality|accuracy|performance|results)", r"trains? badly", r"slow(ly)? (start|learn)"),
+        (
+            r"(poor|bad|mediocre|low) (quality|accuracy|performance|results)",
+            r"trains? badly",
+            r"slow(ly)? (start|learn)",
+        ),
         (
             "heads-split-wrong",
             "heads-merge-wrong",

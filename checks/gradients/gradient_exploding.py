@@ -27,6 +27,8 @@ References
 
 from __future__ import annotations
 
+import itertools
+
 from encdoctor.evidence.gradients import Gradients, TrunkPoint
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Undecided, Verdict
 
@@ -34,7 +36,7 @@ RULE = Rule("GRD002", "gradient-exploding", Severity.WARNING)
 GROWTH = Limit(
     1e3,
     "gradient × activation relative to the output's",
-    "healthy encoders stay below 30 on fresh weights; a thousandfold amplifies round-off of float16 to the signal's size",
+    "healthy encoders stay below 30 on fresh weights; a thousandfold lifts float16's round-off to the signal's size",
 )
 
 
@@ -52,7 +54,7 @@ def check(gradients: Gradients) -> Verdict:
     if growth < GROWTH.value:
         return Passed(growth, "only in eval mode, where norms have untrained statistics")
     before, after = max(
-        zip(points, points[1:], strict=False), key=lambda pair: pair[0].elasticity / pair[1].elasticity
+        itertools.pairwise(points), key=lambda pair: pair[0].elasticity / pair[1].elasticity
     )
     return Suspect(
         RULE,

@@ -30,6 +30,8 @@ References
 
 from __future__ import annotations
 
+import itertools
+
 from encdoctor.evidence.gradients import Gradients, TrunkPoint
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Undecided, Verdict
 
@@ -60,7 +62,7 @@ def check(gradients: Gradients) -> Verdict:
 def _suspect(points: list[TrunkPoint]) -> Suspect:
     low = min(points, key=lambda p: p.gradient)
     behind = points[points.index(low) :]
-    before, after = min(zip(behind, behind[1:], strict=False), key=lambda pair: pair[0].gradient / pair[1].gradient)
+    before, after = min(itertools.pairwise(behind), key=lambda pair: pair[0].gradient / pair[1].gradient)
     return Suspect(
         RULE,
         message=f"the gradient falls to {_share(points):.2g} of what it is at the output",

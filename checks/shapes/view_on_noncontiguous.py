@@ -1,8 +1,8 @@
 """`view` on a tensor that is not contiguous.
 
 What it looks at
-    What ordinary calls raise: the usual batch, a batch without padding, and the same batch with input that is strided in
-    memory, as a transpose or a slice leaves it.
+    What ordinary calls raise: the usual batch, a batch without padding, and the same batch with input whose axes are
+    swapped in memory, as a transpose leaves it.
 
 Why it matters
     After `transpose` or `permute` the numbers lie in another order; `view` refuses to pretend otherwise.

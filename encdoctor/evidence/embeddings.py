@@ -14,7 +14,8 @@ class EmbeddingScale:
     `found` is False, with `why`, where no such sum was seen. `normalised` tells that a norm acts on the token part
     before the sum, `learned` that the position part is a parameter. `sentence_change` and `position_change` are how far
     outputs differ between two sentences at the same position, and between two positions of one sentence, both relative
-    to the outputs' size. `factor` is what looked-up vectors are multiplied by before the sum, `key` the lookup's operation.
+    to the outputs' size. `factor` is what looked-up vectors are multiplied by before the sum, `key` the lookup's
+    operation.
     """
 
     found: bool

@@ -52,8 +52,8 @@ class Cut:
 class Gradients:
     """The gradient's way back from the output, in float64 where the model runs in it, dropout off.
 
-    `trunk` runs from input to output. `train` is the same in train mode, `opened` in train mode with small constant gains
-    (LayerScale, ReZero) set to 1 on the copy; both are gathered only where the first falls or grows suspiciously.
+    `trunk` runs from input to output. `train` is the same in train mode, `opened` in train mode with small constant
+    gains (LayerScale, ReZero) set to 1 on the copy; both are gathered only where the first falls or grows suspiciously.
     """
 
     trunk: tuple[TrunkPoint, ...]

@@ -12,8 +12,8 @@ class OutputFacts:
     """`depends` is how far the output moves when all content changes, relative to its size; `lost_at` the first line
     after which nothing of the input is left on the way to the output.
 
-    `sums_to_one` tells that the output's rows are probabilities, `softmax_at` where they become so; `meant_for` quotes the
-    documentation where it names logits or a cross-entropy, or probabilities.
+    `sums_to_one` tells that the output's rows are probabilities, `softmax_at` where they become so; `meant_for` says
+    what the documentation names, logits or probabilities, and `quote` is its sentence.
     """
 
     depends: float

@@ -36,7 +36,10 @@ def bind(
     device: str = "cpu",
     on_enter: Callable[[str], None] | None = None,
 ) -> CallContract:
-    """How `model` is called; `on_enter` is told each module that a trial call enters. Raises `CannotJudge` where no call gets into the model."""
+    """How `model` is called; `on_enter` is told each module that a trial call enters.
+
+    Raises `CannotJudge` where no call gets into the model.
+    """
     given = {name: value for name, value in (overrides or {}).items() if value is not None}
     reading = read_model(model)
     if reading.arguments == () and not reading.takes_any:
@@ -85,7 +88,9 @@ def _with_output(bench: Bench, contract: CallContract, tried: Tried, given: Mapp
         pick(tried.output, found[0])
     except (KeyError, IndexError, AttributeError, TypeError) as error:
         there = ", ".join(repr(t.path) for t in outputs.tensors_in(tried.output)) or "none"
-        raise CannotJudge(f"--output {given.get('output')!r} leads to no tensor ({error}); tensors are at: {there}") from error
+        raise CannotJudge(
+            f"--output {given.get('output')!r} leads to no tensor ({error}); tensors are at: {there}"
+        ) from error
     return replace(contract, output=found[0], output_why=found[1])
 
 

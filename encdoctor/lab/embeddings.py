@@ -26,7 +26,9 @@ def gather_embedding_scale(lab: Lab) -> EmbeddingScale:
     situation = replace(lab.full, dtype=lab.dtype)
     trace = lab.trace(situation)
     ids = make_content(lab.contract, situation, keep_mask(situation, lab.device))
-    lookup = next((n for n in trace.nodes if n.op in ("embedding", "index", "index_select") and reads(n.refs, ids)), None)
+    lookup = next(
+        (n for n in trace.nodes if n.op in ("embedding", "index", "index_select") and reads(n.refs, ids)), None
+    )
     if lookup is None:
         return EmbeddingScale(False, "no lookup of the ids was recorded")
     found = _position_sum(trace, trace.users(), lookup)

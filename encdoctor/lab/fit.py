@@ -46,9 +46,7 @@ def _judge(losses: list[float], rate: float, chance: float, used: int) -> TinyFi
     reached = finite and losses[-1] < chance * GOAL
     half = len(losses) // 2
     falling = finite and min(losses[half:]) < 0.8 * min(losses[: half or 1])
-    return TinyFit(
-        True, "", tuple(losses), rate, chance, chance * GOAL, reached, falling, finite, used
-    )
+    return TinyFit(True, "", tuple(losses), rate, chance, chance * GOAL, reached, falling, finite, used)
 
 
 def _train(lab: Lab, rate: float, steps: int, goal: float) -> tuple[list[float], Broke | None]:
@@ -126,8 +124,9 @@ def _mean(lab: Lab, output: Tensor, situation: Situation) -> Tensor:
 
 
 def standardise(features: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean and spread over samples, taken anew in each step as batch norm does: a head that is blind to the output's
-    scale, and to an offset that moves while it trains.
+    """The mean and spread over samples, taken anew in each step as batch norm does.
+
+    So the head is blind to the output's scale, and to an offset that moves while it trains.
 
     A spread of less than 1e-5 of the features' size is round-off, not information, and is not enlarged.
     """

@@ -8,9 +8,9 @@ from typing import Any
 from encdoctor.evidence.arguments import Arguments
 from encdoctor.evidence.attention import AttentionSites, UnmaskedSites
 from encdoctor.evidence.blocks import Blocks
+from encdoctor.evidence.derivative import Derivative
 from encdoctor.evidence.devices import LooseTensors, MetaRun
 from encdoctor.evidence.edges import EdgeShapes, TrimmedOutput
-from encdoctor.evidence.derivative import Derivative
 from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.evidence.exponentials import Exponentials
 from encdoctor.evidence.gradients import Backwards, Gradients
@@ -43,9 +43,9 @@ from encdoctor.lab.attention_weights import gather_weights
 from encdoctor.lab.backwards import gather_backwards
 from encdoctor.lab.blocks import gather_blocks
 from encdoctor.lab.crossing import gather_crossing
+from encdoctor.lab.derivative import gather_derivative
 from encdoctor.lab.devices import gather_loose
 from encdoctor.lab.edges import gather_edges, gather_trimmed
-from encdoctor.lab.derivative import gather_derivative
 from encdoctor.lab.embeddings import gather_embedding_scale
 from encdoctor.lab.exponentials import gather_exponentials
 from encdoctor.lab.fit import gather_fit

@@ -18,10 +18,7 @@ def pick(value: Any, path: str) -> Tensor:
     for attribute, index, key in _STEP.findall(path):
         if isinstance(value, Tensor):
             raise TypeError(f"{path} goes on behind a tensor")
-        if attribute:
-            value = getattr(value, attribute)
-        else:
-            value = value[int(index)] if index else value[key]
+        value = getattr(value, attribute) if attribute else value[int(index) if index else key]
     if not isinstance(value, Tensor):
         raise TypeError(f"the output at {path or 'the top'} is a {type(value).__name__}, not a tensor")
     return value

@@ -177,7 +177,7 @@ class Tracer(TorchDispatchMode):
         *,
         keep: Tensor,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.trace = Trace(keep=keep)
         self._path, self._origin, self._keep = path, origin, keep
         self._taints, self._edits, self._record = dict(taints), edits or {}, record

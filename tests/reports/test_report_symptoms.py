@@ -28,7 +28,10 @@ def test_every_symptom_leads_to_a_rule(symptom: Symptom) -> None:
         ("The size of tensor a (5) must match the size of tensor b (4)", "mask-rank-broadcast"),
         ("the same sentence gives different results depending on the batch", "padding-mask-ignored"),
         ("word order does not matter", "position-missing"),
-        ("one of the variables needed for gradient computation has been modified by an inplace operation", "inplace-breaks-backward"),
+        (
+            "one of the variables needed for gradient computation has been modified by an inplace operation",
+            "inplace-breaks-backward",
+        ),
         ("optimizer got an empty parameter list", "layers-unregistered"),
         ("Expected to have finished reduction in the prior iteration before starting a new one.", "unused-parameters"),
         ("my loss does not go down", "cannot-overfit-tiny-set"),

@@ -11,7 +11,6 @@ from encdoctor.cases.bases import (
     LONGEST,
     VOCAB,
     WIDTH,
-    FusedAttention,
     PlainEncoder,
     PreNormLayer,
     SdpaAttention,
