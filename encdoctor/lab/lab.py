@@ -347,7 +347,10 @@ class Lab:
     def _conditions(self, situation: Situation) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             stack.enter_context(quiet())
-            torch.manual_seed(self.seed + situation.seed)
+            seed = self.seed + situation.seed
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed)
             if not situation.fast_path:
                 stack.enter_context(slow_attention())
             if situation.autocast:

@@ -25,10 +25,10 @@ from encdoctor.lab.state import (
     lines_that_read_training,
     lines_that_set_globals,
     random_states,
-    seed_all,
     set_in_forward,
     size_of,
     switches,
+    usual_switches,
 )
 from encdoctor.lab.trace import CONTENT, MASK, Trace
 from encdoctor.model import Place
@@ -49,7 +49,7 @@ def gather_repeats(lab: Lab) -> Repeats:
     """Four forwards of one copy: as usual, another shape, as usual, another seed."""
     situation = replace(lab.padded, dtype=lab.own_dtype)
     model = lab.fresh()
-    torch.set_grad_enabled(True)
+    usual_switches()
     at_start, before = fingerprints(model), switches()
     first, states = _call(lab, model, situation, 0)
     if first.output is None:
@@ -91,7 +91,6 @@ def _decided_at(lab: Lab, situation: Situation) -> tuple[Draw, ...]:
 def _call(lab: Lab, model: nn.Module, situation: Situation, seed: int) -> tuple[Ran, dict[str, object]]:
     """One forward under a seed of its own, on the situation's contents, and where it leaves the generators."""
     call = make_call(lab.contract, situation, lab.device)
-    seed_all(seed)
     # not under no_grad, whose end would hide that forward switched gradients off; the lab restores the switch
     torch.set_grad_enabled(True)
     ran = lab.forward(model, replace(situation, seed=situation.seed + seed), call)

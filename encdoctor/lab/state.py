@@ -155,6 +155,15 @@ def switches() -> dict[str, Any]:
     }
 
 
+def usual_switches() -> None:
+    """torch's defaults, as an earlier call of the model may have left others; the lab puts back what was."""
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
+    torch.autograd.set_detect_anomaly(False)
+    torch.backends.mha.set_fastpath_enabled(True)
+
+
 def random_states() -> dict[str, Any]:
     """Where the three generators stand."""
     return {
@@ -162,12 +171,6 @@ def random_states() -> dict[str, Any]:
         "numpy": repr(np.random.get_state()),
         "random": repr(random.getstate()),
     }
-
-
-def seed_all(seed: int) -> None:
-    """Python's and NumPy's generators; torch's is set by the lab for each run."""
-    random.seed(seed)
-    np.random.seed(seed)
 
 
 def clone_inputs(model: nn.Module) -> None:

@@ -16,10 +16,9 @@ class Broken_seeds_torch(FusedEncoder):
         return super().embed(frames) + 0.01 * torch.randn(frames.shape[-1]).to(frames)
 
 
-class Broken_switches_gradients_off(SdpaEncoder):
+class Broken_switches_the_fast_path_off(SdpaEncoder):
     def finish(self, x: Tensor) -> Tensor:
-        if not self.training:
-            torch.set_grad_enabled(False)  # <- here
+        torch.backends.mha.set_fastpath_enabled(False)  # <- here
         return super().finish(x)
 
 
