@@ -56,13 +56,13 @@ def test_several_targets_share_a_child_and_come_in_order() -> None:
 
 
 def test_the_limit_is_the_targets_and_not_the_start_ups() -> None:
-    assert sound(one("Calm", limit=0.5))
+    assert sound(one("Calm", limit=2.0))
 
 
 def test_after_each_misdeed_the_next_target_is_judged() -> None:
-    endless, after, hard, last = judge([*jobs("NeverEnds", limit=0.5), *jobs("Calm", "ExitsHard", "Calm")])
+    endless, after, hard, last = judge([*jobs("NeverEnds", limit=3.0), *jobs("Calm", "ExitsHard", "Calm")])
     assert endless.report.failure is not None and not endless.complete
-    assert endless.report.failure.startswith("it did not end in 0.5 s (--time-limit gives it more time)")
+    assert endless.report.failure.startswith("it did not end in 3 s (--time-limit gives it more time)")
     assert endless.report.failure.endswith("the last module entered was `inner`")
     assert hard.report.failure == "it ended the process with exit code 0; the last module entered was `inner`"
     assert sound(after) and sound(last)

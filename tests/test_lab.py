@@ -126,7 +126,7 @@ def test_a_model_that_cannot_be_copied_is_run_in_place_and_restored() -> None:
     model = Uncopyable()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     lab = lab_of(model)
-    assert lab.get(TinyFit).reached
+    assert lab.get(TinyFit).measured
     assert lab.custody is not None
     lab.give_back()
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

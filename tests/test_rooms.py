@@ -44,7 +44,7 @@ ROOMS = (
     # Words and facts: read where torch is not installed.
     Room(("encdoctor.model", "encdoctor.contract", "encdoctor.signatures"), own=False),
     Room(("encdoctor.limits", "encdoctor.excerpts"), ("encdoctor.model",), own=False),
-    Room(("encdoctor.evidence",), ("encdoctor.model", "numpy")),
+    Room(("encdoctor.evidence",), ("encdoctor.limits", "encdoctor.model", "numpy")),
     Room(("encdoctor.intent",), ("encdoctor.signatures",), late=("encdoctor.target", "torch.nn")),
     # What is asked for, and what there is to ask.
     Room(("encdoctor.options",), ("encdoctor.contract", "encdoctor.intent", "encdoctor.model")),

@@ -32,6 +32,8 @@ from encdoctor.runner import examine
 from encdoctor.target import Loaded, origin_of
 
 CHECKS = registry.discover()
+# Passes of a fast run on a sound model: whoever changes what is gathered changes this figure knowingly.
+PINNED = (0, 0)
 
 
 def report_on(model: nn.Module, *slugs: str, checks: dict[str, Check] | None = None, fast: bool = True) -> TargetReport:
@@ -186,8 +188,8 @@ def test_a_severity_can_be_asked_for() -> None:
 
 
 def test_a_sound_model_is_judged_without_escalation() -> None:
-    """What is measured only after a symptom costs a sound model nothing."""
-    by_evidence = report_on(Written()).cost["by_evidence"]
-    assert "UnmaskedSites.trace" not in by_evidence
-    assert by_evidence["Gradients.backward"] == 1
-    assert by_evidence["AttentionSites.trace"] == 1
+    """What is measured only after a symptom costs a sound model nothing; the whole is bounded."""
+    cost = report_on(Written()).cost
+    assert "UnmaskedSites.trace" not in cost["by_evidence"]
+    assert cost["by_evidence"]["Gradients.backward"] == 1
+    assert (cost["forwards"], cost["backwards"]) == PINNED

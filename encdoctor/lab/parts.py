@@ -172,13 +172,15 @@ def _ties_of(lab: Lab, owner: str, module: nn.Module, cls: type) -> Iterator[Bro
     own = lab.origin.owns(cls.__module__, file)
     runs = building(type(module))
     methods = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in runs]
-    assigned = [(_path(n.targets[0]), _path(n.value), n.lineno) for m in methods for n in _unconditional(m.body)]
-    for left, right, line in assigned:
+    assigned = [(_path(n.targets[0]), _path(n.value), n.lineno, m) for m in methods for n in _unconditional(m.body)]
+    for left, right, line, method in assigned:
         left, right = left.removesuffix(".data"), right.removesuffix(".data")
         one, other = _parameter(module, left), _parameter(module, right)
         if one is None or other is None or one is other or one.shape != other.shape:
             continue
-        replaced = [at for target, value, at in assigned if _replaces(target, (left, right)) and at != line]
+        # what comes earlier in the same method made the two, and did not part them
+        later = [(target, at) for target, _, at, m in assigned if at > line or m is not method]
+        replaced = [at for target, at in later if _replaces(target, (left, right))]
         places = [Place(owner, cls.__name__, file, before + at, own) for at in (*replaced, line)]
         prefix = f"{owner}." if owner else ""
         yield BrokenTie(prefix + left, prefix + right, one.data_ptr() == other.data_ptr(), tuple(places))

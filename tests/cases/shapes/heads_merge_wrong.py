@@ -17,33 +17,24 @@ from encdoctor.cases.bases import (
 )
 
 
-class ReshapedAttention(ExplicitAttention):
-    def merge_heads(self, x: Tensor) -> Tensor:
-        return x.reshape(x.shape[0], -1, WIDTH)  # <- here
-
-
 class Broken_reshape_without_transpose(PlainEncoder):
-    Attention = ReshapedAttention
-
-
-class EinsumAttention(FusedAttention):
-    def merge_heads(self, x: Tensor) -> Tensor:
-        batch, _, length, _ = x.shape
-        return x.contiguous().view(batch, length, WIDTH)  # <- here
+    class Attention(ExplicitAttention):
+        def merge_heads(self, x: Tensor) -> Tensor:
+            return x.reshape(x.shape[0], -1, WIDTH)  # <- here
 
 
 class Broken_view_after_einsum(FusedEncoder):
-    Attention = EinsumAttention
-
-
-class TwiceTransposedAttention(SdpaAttention):
-    def merge_heads(self, x: Tensor) -> Tensor:
-        mixed = x.transpose(2, 3)
-        return mixed.reshape(x.shape[0], x.shape[2], WIDTH)  # <- here
+    class Attention(FusedAttention):
+        def merge_heads(self, x: Tensor) -> Tensor:
+            batch, _, length, _ = x.shape
+            return x.contiguous().view(batch, length, WIDTH)  # <- here
 
 
 class Broken_wrong_axes_transposed(SdpaEncoder):
-    Attention = TwiceTransposedAttention
+    class Attention(SdpaAttention):
+        def merge_heads(self, x: Tensor) -> Tensor:
+            mixed = x.transpose(2, 3)
+            return mixed.reshape(x.shape[0], x.shape[2], WIDTH)  # <- here
 
 
 class HeadwiseOutAttention(FusedAttention):

@@ -19,35 +19,26 @@ from encdoctor.cases.bases import (
 )
 
 
-class ViewedAttention(ExplicitAttention):
-    def split_heads(self, x: Tensor) -> Tensor:
-        return x.view(x.shape[0], HEADS, x.shape[1], HEAD_DIM)  # <- here
-
-
 class Broken_view_without_transpose(PlainEncoder):
-    Attention = ViewedAttention
-
-
-class FoldedAttention(FusedAttention):
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
-        size = (x.shape[0], HEADS, x.shape[1], HEAD_DIM)
-        return self.split_heads(q), self.split_heads(k), v.reshape(size)  # <- here
+    class Attention(ExplicitAttention):
+        def split_heads(self, x: Tensor) -> Tensor:
+            return x.view(x.shape[0], HEADS, x.shape[1], HEAD_DIM)  # <- here
 
 
 class Broken_values_only(FusedEncoder):
-    Attention = FoldedAttention
-
-
-class QueryAttention(SdpaAttention):
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = self.qkv(x).view(*x.shape[:2], 3, HEADS, HEAD_DIM).permute(2, 0, 3, 1, 4)
-        q = q.transpose(1, 2).reshape(x.shape[0], HEADS, -1, HEAD_DIM)  # <- here
-        return q, k, v
+    class Attention(FusedAttention):
+        def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            q, k, v = self.qkv(x).chunk(3, dim=-1)
+            size = (x.shape[0], HEADS, x.shape[1], HEAD_DIM)
+            return self.split_heads(q), self.split_heads(k), v.reshape(size)  # <- here
 
 
 class Broken_queries_only(SdpaEncoder):
-    Attention = QueryAttention
+    class Attention(SdpaAttention):
+        def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            q, k, v = self.qkv(x).view(*x.shape[:2], 3, HEADS, HEAD_DIM).permute(2, 0, 3, 1, 4)
+            q = q.transpose(1, 2).reshape(x.shape[0], HEADS, -1, HEAD_DIM)  # <- here
+            return q, k, v
 
 
 class HeadsLastAttention(FusedAttention):
