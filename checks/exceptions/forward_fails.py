@@ -15,8 +15,9 @@ How to fix it
     own, `encdoctor explain` knows what usually is behind it.
 
 When it does not apply
-    The call runs. An exception that another rule names better (a view on a strided tensor, a mask that does not
-    broadcast) is folded under that finding.
+    The call runs. Where an installed package refuses every call, the call may be at fault: undecided. An exception
+    that another rule names better (a view on a strided tensor, a mask that does not broadcast) is folded under that
+    finding.
 
 Where it points
     The innermost line of the target's own source.
@@ -28,18 +29,21 @@ References
 from __future__ import annotations
 
 from encdoctor.evidence.runs import ForwardRuns, Raised, Tried
+from encdoctor.intent import Intent
 from encdoctor.limits import EVERY_CALL_RUNS
-from encdoctor.model import Passed, Rule, Severity, Suspect, Verdict
+from encdoctor.model import Passed, Rule, Severity, Suspect, Undecided, Verdict
 
 RULE = Rule("XCP001", "forward-fails", Severity.ERROR)
 
 
-def check(runs: ForwardRuns) -> Verdict:
+def check(runs: ForwardRuns, intent: Intent) -> Verdict:
     failed = [tried for tried in runs.tried if tried.name in ("padded", "plain", "masked") and tried.raised]
     if not failed:
         return Passed()
     raised = failed[0].raised
     assert raised is not None
+    if intent.installed and all(tried.raised for tried in runs.tried):
+        return Undecided(f"no call that was built goes through: {raised.text}", "--input and --mask-arg")
     return Suspect(
         RULE,
         message=f"{raised.situation}: {raised.text}",

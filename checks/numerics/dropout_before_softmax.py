@@ -30,7 +30,7 @@ References
 from __future__ import annotations
 
 from encdoctor.evidence.modes import TrainMode
-from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
+from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Trial, Verdict
 
 RULE = Rule("NUM016", "dropout-before-softmax", Severity.ERROR)
 NONE = Limit(0.0, "sites whose scores are dropped", "a score of 0 is an ordinary one; only a weight of 0 is none")
@@ -50,5 +50,6 @@ def check(train: TrainMode) -> Verdict:
         limit=NONE,
         where=tuple(dict.fromkeys(site.place for site in thinned)),
         fix="apply dropout to the weights, behind the softmax",
+        trials=(Trial("without_chance", tuple(site.key for site in thinned)),),
         severity=None if leak > 0 else Severity.WARNING,
     )

@@ -89,8 +89,8 @@ class Blocks:
     `final_norm` tells that a norm acts on the stream after its last sum; `final` is where the stream is handed on.
     `dead` are sites whose result does not reach the output. `dropouts` (in train mode) and `batch_norms` act on the
     stream as a whole; `across_samples` is how far other samples move in train mode when one is changed, measured only
-    where there is batch norm. `sites` counts attention sites. `norm_keys` are the operations of all norms, with their
-    statistics.
+    where there is batch norm. `sites` counts attention sites. `norm_keys` are the operations of the norms from the
+    first attention on, with their statistics.
     """
 
     understood: bool

@@ -81,9 +81,10 @@ class DropoutModule:
 class ThinnedScores:
     """A site whose scores are multiplied by a random mask before the softmax, in train mode.
 
-    `on_padding` is the largest weight that a padded key gets there.
+    `key` is the operation that draws; `on_padding` is the largest weight that a padded key gets there.
     """
 
+    key: str
     place: Place
     softmax: Place
     on_padding: float

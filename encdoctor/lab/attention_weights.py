@@ -17,7 +17,7 @@ from encdoctor.lab.trace import CONTENT, PARAMETER, Node, Ref, Trace
 
 # Row sums farther from 1 than this are no rounding: exp/(sum + eps) and half precision stay within 1e-3.
 OFF = 1e-2
-PLAIN = {"mul", "div", "nan_to_num"}
+PLAIN = {"mul", "div", "nan_to_num", "masked_fill", "where"}
 # Behind these only a part of the weights goes on, or another sum of them.
 SELECTIONS = {"slice", "select", "narrow", "cat", "where", "add", "mean", "unfold", "index_put"}
 

@@ -36,6 +36,8 @@ def gather_blocks(lab: Lab) -> Blocks:
     # a norm behind a head's first map normalises the head's hidden units, not the stream
     on_stream = _until_work(after)
     batch_norms = tuple(_batch_norms(stream, body))
+    # norms of a convolutional stem normalise over time on purpose
+    first = next((region.start for region in body if region.sites), len(stream.nodes))
     return Blocks(
         understood=bool(sites),
         why="" if sites else "no attention was recognised",
@@ -47,7 +49,7 @@ def gather_blocks(lab: Lab) -> Blocks:
         batch_norms=batch_norms,
         across_samples=_across_samples(lab) if batch_norms else 0.0,
         sites=len(sites),
-        norm_keys=tuple(stream.nodes[n].key for n in sorted({*stream.norms, *stream.statistics})),
+        norm_keys=tuple(stream.nodes[n].key for n in sorted({*stream.norms, *stream.statistics}) if n >= first),
     )
 
 

@@ -59,16 +59,21 @@ def _rate(node: Node) -> float | None:
     return 1.0 - float(given) if op == "bernoulli" else float(given)
 
 
-def is_random(trace: Trace, ref: Ref, steps: int = 6) -> bool:
+def is_random(trace: Trace, ref: Ref) -> bool:
     """Whether a tensor was drawn a few operations ago."""
+    return bool(drawn_by(trace, ref))
+
+
+def drawn_by(trace: Trace, ref: Ref, steps: int = 6) -> str:
+    """The key of the draw that a tensor was made of a few operations ago, "" where there is none."""
     while ref.node >= 0 and steps:
         node = trace.nodes[ref.node]
         if base_name(node.op) in DRAWS:
-            return True
+            return node.key
         if not node.refs:
-            return False
+            return ""
         ref, steps = node.refs[0], steps - 1
-    return False
+    return ""
 
 
 def watch_caller(origin: Origin, draw: Draw, seen: dict[str, Place]) -> Edit:

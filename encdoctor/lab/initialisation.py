@@ -58,7 +58,7 @@ def _maps(lab: Lab, stream: Stream, names: dict[int, str], layers: set[str]) -> 
         fan_in, node = rows.shape[1], stream.nodes[n]
         yield MapWeight(
             name,
-            float(rows.std(correction=0) * fan_in**0.5),
+            float(rows.detach().std(correction=0) * fan_in**0.5),
             fan_in,
             len(rows),
             _equal(rows),
@@ -106,7 +106,7 @@ def _gains(stream: Stream, names: dict[int, str]) -> Iterator[NormGain]:
             continue
         seen.add(name)
         yield NormGain(
-            name or stream.nodes[at].module, float(gain.tensor.abs().amax()), _ends_branch(stream, at),
+            name or stream.nodes[at].module, float(gain.tensor.detach().abs().amax()), _ends_branch(stream, at),
             stream.nodes[at].place,
         )  # fmt: skip
 

@@ -85,9 +85,11 @@ def _scaled(factor: float) -> Edit:
 def _softmax_over(dim: int) -> Edit:
     def edit(op: Operation) -> Tensor:
         above: Tensor = op.args[0]
-        if op.function._schema.name.endswith("softmax"):
-            return torch.softmax(above, dim)
-        return above / above.sum(dim, keepdim=True)  # written out: exponentials over their sum
+        written_out = not op.function._schema.name.endswith("softmax")  # exponentials over their sum
+        weights = above / above.sum(dim, keepdim=True) if written_out else torch.softmax(above, dim)
+        # the recorded argument still names the old axis; sites.py asks the result first
+        weights.softmax_dim = dim  # type: ignore[attr-defined]
+        return weights
 
     return edit
 

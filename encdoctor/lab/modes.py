@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from encdoctor.evidence.modes import Draw, DropoutModule, Kept, Mutation, Repeats, ThinnedScores, TrainMode
 from encdoctor.lab.attention import sites_with_nodes
 from encdoctor.lab.batches import Call, make_call
-from encdoctor.lab.chance import draws_in, is_random, watch_caller, without_chance
+from encdoctor.lab.chance import drawn_by, draws_in, watch_caller, without_chance
 from encdoctor.lab.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab, NotMeasured, Ran, Treatment
 from encdoctor.lab.sites import base_name, score_paths
@@ -193,9 +193,10 @@ def _thinned_scores(lab: Lab, training: Situation, trace: Trace) -> Iterator[Thi
     leaks = {node.index: site.on_padding for node, site in sites_with_nodes(lab, training)}
     for path in score_paths(trace):
         for node, scores in path.steps:
-            others = [ref for ref in node.refs if ref is not scores]
-            if base_name(node.op) == "mul" and any(is_random(trace, ref) for ref in others):
-                yield ThinnedScores(node.place, path.softmax.place, leaks.get(path.softmax.index, 0.0))
+            masks = [ref for ref in node.refs if ref is not scores and bool((ref.tensor != ref.tensor.amax()).any())]
+            drawn = next((key for ref in masks if (key := drawn_by(trace, ref))), "")
+            if base_name(node.op) == "mul" and drawn:
+                yield ThinnedScores(drawn, node.place, path.softmax.place, leaks.get(path.softmax.index, 0.0))
 
 
 def _difference(

@@ -80,11 +80,16 @@ def _softmaxes(trace: Trace) -> Iterator[_Softmax]:
     for node in trace.nodes:
         if node.op in SOFTMAXES:
             dim = node.args[1]
-            yield _Softmax(node, node.args[0], dim % node.args[0].tensor.dim())
+            yield _Softmax(node, node.args[0], _axis(node, dim, node.args[0]))
         elif base_name(node.op) == "div" and len(node.refs) == 2:
             soft = _written_out(trace, node)
             if soft is not None:
                 yield soft
+
+
+def _axis(node: Node, dim: int, scores: Ref) -> int:
+    """The axis that a softmax runs over; a repair that moved it says so on its result."""
+    return int(getattr(node.tensor, "softmax_dim", dim)) % scores.tensor.dim()
 
 
 def _written_out(trace: Trace, node: Node) -> _Softmax | None:
@@ -107,7 +112,7 @@ def _written_out(trace: Trace, node: Node) -> _Softmax | None:
     made = trace.nodes[scores.node] if scores.node >= 0 else None
     if made is not None and base_name(made.op) == "sub":
         scores = made.refs[0]
-    return _Softmax(node, scores, dim % scores.tensor.dim())
+    return _Softmax(node, scores, _axis(node, dim, scores))
 
 
 def _without_eps(trace: Trace, node: Node | None) -> Node | None:

@@ -19,7 +19,7 @@ from encdoctor.cases.bases import (
 class Broken_masked_keys_come_back(PlainEncoder):
     class Attention(ExplicitAttention):
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
-            return scores.masked_fill(~keep[:, None, None, :], -1e9)
+            return scores.masked_fill(~keep[:, None, None, :], -1e4)
 
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             scores = F.dropout(scores, 0.1, self.training)  # <- here

@@ -5,25 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from encdoctor.cases.bases import WIDTH, FusedEncoder, LengthsEncoder, PlainEncoder, SdpaEncoder
+from encdoctor.cases.bases import FusedEncoder, LengthsEncoder, PlainEncoder, SdpaEncoder
 
 
-class FarPositions(nn.Module):
-    """Positions in milliseconds, which half precision cannot tell apart."""
+class FarFromZero(nn.Module):
+    """Centres what was shifted far away."""
 
     def forward(self, x: Tensor) -> Tensor:
-        clock = 5000 + torch.arange(x.shape[1], device=x.device)
-        clock = clock.to(x.dtype)
-        return 3 * torch.stack((clock.sin(), clock.cos()), -1).repeat(1, x.shape[-1] // 2) + 0.1 * x
+        shifted = x + 4000
+        return shifted - shifted.mean(-1, keepdim=True)
 
 
-class Broken_collided_positions(FusedEncoder):  # <- in clock
+class Broken_centred_far_from_zero(FusedEncoder):  # <- in far
     def make_parts(self) -> None:
         super().make_parts()
-        self.clock = FarPositions()
+        self.far = FarFromZero()
 
     def embed(self, frames: Tensor) -> Tensor:
-        return self.clock(self.stem(frames))
+        return self.far(super().embed(frames))
 
 
 class Difference(nn.Module):
@@ -39,29 +38,38 @@ class Broken_cancellation(LengthsEncoder):  # <- in centre
         self.centre = Difference()
 
     def embed(self, frames: Tensor) -> Tensor:
-        return self.centre(0.1 * frames)
+        return super().embed(self.centre(0.1 * frames))
 
 
-class Sinus(nn.Module):
+class Squares(nn.Module):
+    """Nearly the identity, as a difference of squares."""
+
     def forward(self, x: Tensor) -> Tensor:
-        return torch.sin(900 * x)
+        return ((0.1 * x + 100).square() - 1e4) / 20
 
 
-class Broken_fast_sinus(SdpaEncoder):  # <- in waves
+class Broken_difference_of_squares(SdpaEncoder):  # <- in squares
     def make_parts(self) -> None:
         super().make_parts()
-        self.waves = Sinus()
+        self.squares = Squares()
 
     def embed(self, ids: Tensor) -> Tensor:
-        return self.waves(super().embed(ids))
+        return self.squares(super().embed(ids))
 
 
 class Sound_usual(PlainEncoder):
     pass
 
 
-class Sound_angles_in_float32(FusedEncoder):
+class InFloat32(FarFromZero):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(torch.promote_types(x.dtype, torch.float32))).to(x.dtype)
+
+
+class Sound_centred_in_float32(FusedEncoder):
+    def make_parts(self) -> None:
+        super().make_parts()
+        self.far = InFloat32()
+
     def embed(self, frames: Tensor) -> Tensor:
-        wide = torch.float64 if frames.dtype is torch.float64 else torch.float32
-        clock = 5000.0 + torch.arange(frames.shape[1], device=frames.device, dtype=wide)
-        return self.stem(frames) + torch.stack((clock.sin(), clock.cos()), -1).repeat(1, WIDTH // 2).to(frames.dtype)
+        return self.far(super().embed(frames))

@@ -65,14 +65,6 @@ class Sound_three_kinds_of_scores(PlainEncoder):
             return q @ k.mT / math.sqrt(3 * HEAD_DIM)
 
 
-class Sound_scale_grows_with_length(PlainEncoder):
-    """Keeps the entropy when sequences grow."""
-
-    class Attention(ExplicitAttention):
-        def scores(self, q: Tensor, k: Tensor) -> Tensor:
-            return q @ k.mT * (math.log(k.shape[-2]) / math.log(512) / math.sqrt(HEAD_DIM))
-
-
 class Sound_maximal_update_scale(PlainEncoder):
     """Under maximal update parametrisation (µP) scores are divided by the width itself, with a factor for the base."""
 

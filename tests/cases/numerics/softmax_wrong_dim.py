@@ -30,7 +30,7 @@ class Broken_over_heads(FusedEncoder):
 class Broken_exponentials_summed_over_queries(PlainEncoder):
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            odds = (scores - scores.amax()).exp()
+            odds = (scores - scores.amax(-2, keepdim=True)).exp()
             return odds / odds.sum(2, keepdim=True)  # <- here
 
 
@@ -39,8 +39,12 @@ class Broken_pooling_over_an_axis_of_one(TorchEncoder):
         super().make_parts()
         self.score = nn.Linear(WIDTH, 1)
 
-    def finish(self, x: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        """ids: (B, S) token ids. key_padding_mask: (B, S) bool, True at padding, as torch has it."""
+        x = self.encode(self.embed(ids), None if key_padding_mask is None else ~key_padding_mask)
         weights = self.score(x).softmax(dim=-1)  # <- here
+        if key_padding_mask is not None:
+            weights = weights.masked_fill(key_padding_mask[..., None], 0.0)
         return (weights * x).sum(1)
 
 
@@ -71,7 +75,7 @@ class Sound_pooling_over_positions(TorchEncoder):
         x = self.encode(self.embed(ids), None if key_padding_mask is None else ~key_padding_mask)
         scores = self.score(x)
         if key_padding_mask is not None:
-            scores = scores.masked_fill(key_padding_mask[..., None], -1e9)
+            scores = scores.masked_fill(key_padding_mask[..., None], torch.finfo(scores.dtype).min)
         return (scores.softmax(dim=1) * x).sum(1)
 
 

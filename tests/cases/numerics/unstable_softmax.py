@@ -31,7 +31,7 @@ class Broken_masked_exponentials(FusedEncoder):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             odds = torch.exp(scores)  # <- here
             if keep is not None:
-                odds = odds * keep[:, None, None, :]
+                odds = odds.masked_fill(~keep[:, None, None, :], 0.0)
             return odds / (odds.sum(dim=-1, keepdim=True) + 1e-9)
 
 
@@ -54,10 +54,10 @@ class Sound_maximum_subtracted(PlainEncoder):
 class Sound_scores_capped(FusedEncoder):
     class Attention(FusedAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            odds = (20 * torch.tanh(scores.clamp(min=-1e4) / 20)).exp()
+            odds = (20 * torch.tanh(scores / 20)).exp()
             if keep is not None:
-                odds = odds * keep[:, None, None, :]
-            return odds / odds.sum(-1, keepdim=True)
+                odds = odds.masked_fill(~keep[:, None, None, :], 0.0)
+            return odds / odds.sum(-1, keepdim=True).clamp(min=1e-6)
 
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
             return scores
