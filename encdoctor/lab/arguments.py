@@ -45,8 +45,8 @@ def gather_arguments(lab: Lab) -> Arguments:
 
 def _unread_settings(lab: Lab, classes: set[type]) -> Iterator[LostArgument]:
     """Fields of a configuration of the author's own that no line of his modules reads."""
-    source = "\n".join(_module_source(name) for name in {cls.__module__ for cls in classes})
     for config in config_objects(lab.model):
+        source = "\n".join(map(_module_source, _readers(type(config), classes)))
         found = class_tree(type(config)) if not isinstance(config, Mapping) else None
         if found is None or not lab.origin.owns(type(config).__module__, found[1]):
             continue
@@ -57,6 +57,13 @@ def _unread_settings(lab: Lab, classes: set[type]) -> Iterator[LostArgument]:
             if not read and name not in INTERFACE and not _comment_about(inspect.getsource(type(config)), name):
                 value = repr(getattr(config, name, None))
                 yield LostArgument("", tree.name, name, "", value, "", _at(base, line))
+
+
+def _readers(config: type, classes: set[type]) -> set[str]:
+    """Modules that may read a configuration: those of the model's classes, and all of the configuration's package."""
+    package = config.__module__.rpartition(".")[0]
+    beside = {name for name in sys.modules if package and name.startswith(f"{package}.")}
+    return beside | {cls.__module__ for cls in classes} | {config.__module__}
 
 
 def _fields(tree: ast.ClassDef) -> Iterator[tuple[str, int]]:
