@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 
@@ -12,6 +13,7 @@ from encdoctor.model import Place
 from encdoctor.target import Origin
 
 
+@functools.cache
 def class_tree(cls: type) -> tuple[ast.ClassDef, str, int] | None:
     """(syntax tree, file, first line − 1) of a class, None where its source is not to be had."""
     try:
@@ -28,8 +30,8 @@ def attribute_line(origin: Origin, model: nn.Module, owner: str, attribute: str)
     """The line where `self.attribute` is set, or registered, in the class of the submodule called `owner`."""
     module = model.get_submodule(owner)
     for cls in type(module).__mro__:
-        found = class_tree(cls)
-        if found is None or cls.__module__.startswith("torch."):
+        found = None if cls.__module__.startswith("torch.") else class_tree(cls)
+        if found is None:
             continue
         tree, file, before = found
         for node in ast.walk(tree):
