@@ -30,6 +30,7 @@ References
 from __future__ import annotations
 
 from encdoctor.evidence.devices import MetaRun
+from encdoctor.evidence.modules import ModuleTree
 from encdoctor.intent import Intent
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
@@ -37,9 +38,11 @@ RULE = Rule("MOD010", "device-hardcoded", Severity.WARNING)
 NONE = Limit(0.0, "forwards on another device that raise", "a forward has to run where its parameters and inputs are")
 
 
-def check(intent: Intent, run: MetaRun) -> Verdict:
+def check(intent: Intent, run: MetaRun, modules: ModuleTree | None) -> Verdict:
     if not run.raised:
         return Passed()
+    if modules is not None and any(module.parameters for module in modules.unregistered):
+        return Passed(reason="unregistered modules stay behind; layers-unregistered says which")
     if not run.about_devices:
         return NotApplicable(f"the forward cannot be run without values: {run.raised}")
     if run.loose:

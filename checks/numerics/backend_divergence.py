@@ -27,6 +27,7 @@ References
 
 from __future__ import annotations
 
+from encdoctor.evidence.modes import Repeats
 from encdoctor.evidence.precision import Backends
 from encdoctor.intent import Intent
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
@@ -39,7 +40,9 @@ CLOSE = Limit(
 )
 
 
-def check(intent: Intent, backends: Backends) -> Verdict:
+def check(intent: Intent, backends: Backends, repeats: Repeats | None) -> Verdict:
+    if repeats is not None and (repeats.chance > 0 or repeats.state > 0):
+        return NotApplicable("the same call gives another result each time, so runs cannot be compared")
     if backends.difference is None:
         return NotApplicable(backends.why)
     if backends.difference <= CLOSE.value:

@@ -30,9 +30,11 @@ References
 
 from __future__ import annotations
 
+from encdoctor.evidence.gradients import Gradients
+from encdoctor.evidence.modes import Repeats
 from encdoctor.evidence.precision import Divergence
 from encdoctor.intent import Intent
-from encdoctor.model import Limit, Passed, Rule, Severity, Suspect, Verdict
+from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Verdict
 
 RULE = Rule("NUM011", "precision-divergence", Severity.WARNING)
 FAR = Limit(
@@ -41,10 +43,17 @@ FAR = Limit(
     "sound encoders reach 0.01, those with cosine attention or routers 0.19 to 0.26 in bfloat16",
 )
 
+# Round-off of float16 times this is of the size of the signal.
+AMPLIFIED = 1e3
 
-def check(intent: Intent, divergence: Divergence) -> Verdict:
+
+def check(intent: Intent, divergence: Divergence, gradients: Gradients | None, repeats: Repeats | None) -> Verdict:
     if divergence.error <= FAR.value:
         return Passed(divergence.error)
+    if repeats is not None and (repeats.chance > 0 or repeats.state > 0):
+        return NotApplicable("the same call gives another result each time, so runs cannot be compared")
+    if gradients is not None and gradients.growth() > AMPLIFIED:
+        return Passed(divergence.error, "the encoder amplifies any change a thousandfold; gradient-exploding says where")
     where = divergence.module or "the encoder"
     return Suspect(
         RULE,

@@ -64,6 +64,11 @@ class Gradients:
     finite: bool
     output_activation: float
 
+    def growth(self) -> float:
+        """How much larger gradient × activation is anywhere on the trunk than at the output, 1 where it is nowhere."""
+        sizes = [point.elasticity for point in self.trunk if point.elasticity > 0]
+        return max(sizes) / sizes[-1] if sizes else 1.0
+
     def blocked(self) -> tuple[ParameterGradient, ...]:
         """Parameters without gradient that nevertheless move the output."""
         return tuple(p for p in self.parameters if not p.gradient and (p.moves_output or 0.0) > MOVES)

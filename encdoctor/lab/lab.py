@@ -142,6 +142,12 @@ class Lab:
             self._models[dtype] = model.to(getattr(torch, dtype))
         return self._models[dtype]
 
+    def model_for(self, situation: Situation) -> nn.Module:
+        """The copy to run in a situation; train mode may change buffers (running statistics), so it gets its own."""
+        if not situation.training:
+            return self.copy_of(situation.dtype)
+        return self.fresh().to(getattr(torch, situation.dtype))
+
     def fresh(self) -> nn.Module:
         """A copy of the model as it was given, in eval mode, for use that changes it.
 
@@ -228,7 +234,7 @@ class Lab:
         """One forward without gradients, remembered. Never raises for what the user's code raises."""
         if situation not in self._runs:
             with torch.no_grad():
-                self._runs[situation] = self.forward(self.copy_of(situation.dtype), situation)
+                self._runs[situation] = self.forward(self.model_for(situation), situation)
         return self._runs[situation]
 
     def forward(
@@ -263,7 +269,7 @@ class Lab:
     def record(self, situation: Situation, call: Call) -> Trace:
         """The same for a call made elsewhere; not remembered."""
         self.count("trace")
-        model = self.copy_of(situation.dtype)
+        model = self.model_for(situation)
         conditions = self._conditions(replace(situation, fast_path=False))
         with conditions, torch.no_grad(), ModulePath(model, self.origin, self.on_enter) as path:
             model.train(situation.training)

@@ -50,7 +50,7 @@ class Broken_unpacks_too_much(WrappedEncoder):
 
 class Broken_mask_indexed_by_floats(TorchEncoder):
     def embed(self, ids: Tensor) -> Tensor:
-        places = torch.linspace(0, LONGEST - 1, ids.shape[1])
+        places = torch.linspace(0, LONGEST - 1, ids.shape[1], device=ids.device)
         return self.tokens(ids) + self.positions(places)  # <- here
 
 

@@ -17,7 +17,7 @@ class Broken_tokens_counted(WrappedEncoder):
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
         last = (~padding).sum(1) - 1
-        return super().encode(x, padding)[torch.arange(len(x)), last]  # <- here
+        return super().encode(x, padding)[torch.arange(len(x), device=x.device), last]  # <- here
 
 
 class Broken_first_of_the_left_padded(SdpaEncoder):
@@ -27,7 +27,7 @@ class Broken_first_of_the_left_padded(SdpaEncoder):
         return self.tokens(ids)
 
     def encode(self, x: Tensor, keep: Tensor | None) -> Tensor:
-        places = torch.arange(x.shape[1]) if keep is None else (keep.long().cumsum(1) - 1).clamp(min=0)
+        places = torch.arange(x.shape[1], device=x.device) if keep is None else (keep.long().cumsum(1) - 1).clamp(min=0)
         return super().encode(x + self.positions(places), keep)[:, 0]  # <- here
 
 
@@ -38,7 +38,7 @@ class Broken_gathered_by_length(TorchEncoder):
         return self.tokens(ids)
 
     def encode(self, x: Tensor, keep: Tensor | None) -> Tensor:
-        keep = torch.ones(x.shape[:2], dtype=torch.bool) if keep is None else keep
+        keep = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if keep is None else keep
         places = (keep.long().cumsum(1) - 1).clamp(min=0)
         x = super().encode(x + self.positions(places), keep)
         last = (keep.sum(1) - 1)[:, None, None].expand(-1, 1, WIDTH)
@@ -53,8 +53,8 @@ class Sound_last_on_either_side(WrappedEncoder):
         return self.tokens(ids) + self.positions(places)
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        last = torch.where(padding, -1, torch.arange(x.shape[1])).argmax(1)
-        return super().encode(x, padding)[torch.arange(len(x)), last]
+        last = torch.where(padding, -1, torch.arange(x.shape[1], device=x.device)).argmax(1)
+        return super().encode(x, padding)[torch.arange(len(x), device=x.device), last]
 
 
 class Sound_first_token(PlainEncoder):

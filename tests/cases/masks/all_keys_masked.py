@@ -54,5 +54,5 @@ class Sound_square_and_padding(WrappedEncoder):
     """Autoregressive encoder; ids padded with 0."""
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         return self.encoder(x, mask=later, src_key_padding_mask=padding)

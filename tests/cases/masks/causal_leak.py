@@ -22,7 +22,7 @@ class Broken_off_by_one(PlainEncoder):
 
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(2)
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(2)
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
 
@@ -31,7 +31,7 @@ class Broken_triangle_transposed(FusedEncoder):
 
     class Attention(FusedAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(-1)
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril(-1)
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
 
@@ -49,7 +49,7 @@ class Broken_square_mask_transposed(WrappedEncoder):
     """Autoregressive encoder; ids padded with 0."""
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(-1)
+        earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril(-1)
         return self.encoder(x, mask=earlier, src_key_padding_mask=padding)  # <- here
 
 
@@ -58,7 +58,7 @@ class Sound_strictly_later_keys(PlainEncoder):
 
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
 
 
@@ -67,7 +67,7 @@ class Sound_flag_of_the_kernel(SdpaEncoder):
 
     class Attention(SdpaAttention):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-            square = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).tril()
+            square = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool, device=q.device).tril()
             return F.scaled_dot_product_attention(q, k, v, square if mask is None else mask & square)
 
 
@@ -78,7 +78,7 @@ class Sound_prefix_sees_itself(PlainEncoder):
 
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
             hidden[:, :3] = False
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
 

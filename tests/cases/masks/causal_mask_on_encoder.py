@@ -19,21 +19,21 @@ from encdoctor.cases.bases import (
 )
 
 
-def later(length: int) -> Tensor:
-    return torch.ones(length, length, dtype=torch.bool).triu(1)
+def later(like: Tensor, length: int) -> Tensor:
+    return torch.ones(length, length, dtype=torch.bool, device=like.device).triu(1)
 
 
 class Broken_triangle_added(PlainEncoder):
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            hidden = later(scores.shape[-1])
+            hidden = later(scores, scores.shape[-1])
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
 
 class Broken_lower_half_kept(FusedEncoder):
     class Attention(FusedAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            lower = torch.ones(scores.shape[-2:]).tril() == 1
+            lower = torch.ones(scores.shape[-2:], device=scores.device).tril() == 1
             scores = torch.where(lower, scores, torch.finfo(scores.dtype).min)  # <- here
             return scores.softmax(-1)
 
@@ -43,12 +43,12 @@ class Broken_flag_of_the_kernel(SdpaEncoder):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
             if mask is None:
                 return F.scaled_dot_product_attention(q, k, v, is_causal=True)  # <- here
-            return F.scaled_dot_product_attention(q, k, v, mask & ~later(q.shape[-2]))
+            return F.scaled_dot_product_attention(q, k, v, mask & ~later(q, q.shape[-2]))
 
 
 class Broken_square_mask_from_a_recipe(WrappedEncoder):
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        square = later(x.shape[1])
+        square = later(x, x.shape[1])
         return self.encoder(x, mask=square, src_key_padding_mask=padding)  # <- here
 
 
@@ -82,5 +82,5 @@ class Sound_recurrent(Stack):
 class Sound_looks_two_steps_ahead(PlainEncoder):
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(3)
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(3)
             return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)

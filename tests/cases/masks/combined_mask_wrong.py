@@ -17,8 +17,8 @@ from encdoctor.cases.bases import (
 )
 
 
-def earlier(length: int) -> Tensor:
-    return torch.ones(length, length, dtype=torch.bool).tril()
+def earlier(like: Tensor, length: int) -> Tensor:
+    return torch.ones(length, length, dtype=torch.bool, device=like.device).tril()
 
 
 class Broken_or_for_and(SdpaEncoder):
@@ -26,7 +26,7 @@ class Broken_or_for_and(SdpaEncoder):
 
     class Attention(SdpaAttention):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-            seen = earlier(q.shape[-2]) if mask is None else earlier(q.shape[-2]) | mask
+            seen = earlier(q, q.shape[-2]) if mask is None else earlier(q, q.shape[-2]) | mask
             return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)  # <- here
 
 
@@ -44,7 +44,7 @@ class Broken_one_or_the_other(PlainEncoder):
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             if keep is None:
-                scores = scores.masked_fill(~earlier(scores.shape[-1]), torch.finfo(scores.dtype).min)
+                scores = scores.masked_fill(~earlier(scores, scores.shape[-1]), torch.finfo(scores.dtype).min)
             return scores.softmax(-1)  # <- in layers.*.attention
 
 
@@ -53,7 +53,7 @@ class Broken_square_for_full_batches(TorchEncoder):
 
     class Attention(TorchAttention):
         def attend(self, x: Tensor, padding: Tensor | None) -> Tensor:
-            later = ~earlier(x.shape[1]) if padding is None else None
+            later = ~earlier(x, x.shape[1]) if padding is None else None
             return self.heads(x, x, x, key_padding_mask=padding, attn_mask=later, need_weights=False)[0]  # <- here
 
 
@@ -62,7 +62,7 @@ class Sound_both_in_one(SdpaEncoder):
 
     class Attention(SdpaAttention):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-            seen = earlier(q.shape[-2])
+            seen = earlier(q, q.shape[-2])
             return F.scaled_dot_product_attention(q, k, v, attn_mask=seen if mask is None else seen & mask)
 
 
@@ -70,4 +70,4 @@ class Sound_both_handed_to_torch(WrappedEncoder):
     """Autoregressive encoder; ids padded with 0."""
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        return self.encoder(x, mask=~earlier(x.shape[1]), src_key_padding_mask=padding)
+        return self.encoder(x, mask=~earlier(x, x.shape[1]), src_key_padding_mask=padding)

@@ -16,8 +16,8 @@ from encdoctor.cases.bases import (
 )
 
 
-def distance(length: int) -> Tensor:
-    places = torch.arange(length)
+def distance(like: Tensor, length: int) -> Tensor:
+    places = torch.arange(length, device=like.device)
     return (places[:, None] - places).abs()
 
 
@@ -28,7 +28,7 @@ class Broken_halved_twice(PlainEncoder):
 
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            far = distance(scores.shape[-1]) > 8 // 4
+            far = distance(scores, scores.shape[-1]) > 8 // 4
             return scores.masked_fill(far, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
 
@@ -39,7 +39,9 @@ class Broken_one_on_each_side(SdpaEncoder):
 
     class Attention(SdpaAttention):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-            far = torch.zeros(q.shape[-2], q.shape[-2]).masked_fill(distance(q.shape[-2]) > 1, -torch.inf)
+            far = torch.zeros(q.shape[-2], q.shape[-2], device=q.device).masked_fill(
+                distance(q, q.shape[-2]) > 1, -torch.inf
+            )
             bias = far.to(q.dtype)
             if mask is not None:
                 bias = bias.masked_fill(~mask, torch.finfo(q.dtype).min)
@@ -53,7 +55,7 @@ class Broken_strictly_inside_a_quarter(FusedEncoder):
 
     class Attention(FusedAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            near = distance(scores.shape[-1]) < 3
+            near = distance(scores, scores.shape[-1]) < 3
             return torch.where(near, scores, torch.finfo(scores.dtype).min).softmax(-1)  # <- here
 
 
@@ -64,7 +66,7 @@ class Sound_half_on_each_side(FusedEncoder):
 
     class Attention(FusedAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            far = distance(scores.shape[-1]) > 4
+            far = distance(scores, scores.shape[-1]) > 4
             return scores.masked_fill(far, torch.finfo(scores.dtype).min).softmax(-1)
 
 
@@ -73,5 +75,5 @@ class Sound_no_width_declared(PlainEncoder):
 
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            far = distance(scores.shape[-1]) > 2
+            far = distance(scores, scores.shape[-1]) > 2
             return scores.masked_fill(far, torch.finfo(scores.dtype).min).softmax(-1)

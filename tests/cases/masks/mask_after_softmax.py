@@ -43,7 +43,9 @@ class Broken_where_behind_the_softmax(SdpaEncoder):
             weights = torch.softmax(scores, dim=-1)
             if keep is None:
                 return weights
-            return torch.where(keep[:, None, None, :], weights, torch.zeros((), dtype=weights.dtype))  # <- here
+            return torch.where(
+                keep[:, None, None, :], weights, torch.zeros((), dtype=weights.dtype, device=weights.device)
+            )  # <- here
 
 
 class Sound_divided_by_their_sum(PlainEncoder):

@@ -22,7 +22,7 @@ class Broken_bias_kept(PlainEncoder):
 
         def mask_scores(self, scores: Tensor, keep: Tensor) -> Tensor:
             if self.bias is None or self.bias.shape[-1] != scores.shape[-1] or len(self.bias) != len(scores):
-                bias = torch.zeros(keep.shape, dtype=scores.dtype)
+                bias = torch.zeros(keep.shape, dtype=scores.dtype, device=keep.device)
                 self.bias = bias.masked_fill(~keep, torch.finfo(scores.dtype).min)[:, None, None]  # <- here
             return scores + self.bias
 
@@ -70,6 +70,6 @@ class Sound_triangle_cut_to_length(SdpaEncoder):
         def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
             length = q.shape[-2]
             if self.triangle is None or len(self.triangle) < length:
-                self.triangle = torch.ones(length, length, dtype=torch.bool).tril()
+                self.triangle = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
             seen = self.triangle[:length, :length]
             return F.scaled_dot_product_attention(q, k, v, attn_mask=seen if mask is None else mask & seen)

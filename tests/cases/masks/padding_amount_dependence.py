@@ -54,7 +54,7 @@ class Broken_norm_over_zeros(LengthsEncoder):
 class Sound_positions_from_the_front(PlainEncoder):
     class Attention(ExplicitAttention):
         def scores(self, q: Tensor, k: Tensor) -> Tensor:
-            far = torch.arange(k.shape[-2])
+            far = torch.arange(k.shape[-2], device=k.device)
             slope = -0.5 * (far[:, None] - far).abs()
             return super().scores(q, k) + slope
 

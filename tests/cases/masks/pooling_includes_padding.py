@@ -44,7 +44,7 @@ class Sound_mean_over_real(FusedEncoder):
     def forward(self, frames: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """frames: (B, S, 32) features. pad_mask: (B, S) bool, True at padding."""
         hidden = super().forward(frames, pad_mask)
-        keep = torch.ones(hidden.shape[:2], dtype=torch.bool) if pad_mask is None else ~pad_mask
+        keep = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if pad_mask is None else ~pad_mask
         return (hidden * keep[..., None]).sum(1) / keep.sum(1, keepdim=True).clamp(min=1)
 
 
