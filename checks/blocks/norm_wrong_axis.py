@@ -32,8 +32,10 @@ References
 from __future__ import annotations
 
 from encdoctor.evidence.blocks import Blocks
+from encdoctor.evidence.influence import SampleMixing
 from encdoctor.evidence.mixing import TokenMixing
 from encdoctor.intent import Intent
+from encdoctor.limits import SAMPLES_STAY_APART
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Trial, Verdict
 
 RULE = Rule("BLK018", "norm-wrong-axis", Severity.ERROR)
@@ -44,9 +46,11 @@ LIMIT = Limit(
 )
 
 
-def check(mixing: TokenMixing, blocks: Blocks, intent: Intent) -> Verdict:
+def check(mixing: TokenMixing, blocks: Blocks, samples: SampleMixing, intent: Intent) -> Verdict:
     if not mixing.measured:
         return NotApplicable(mixing.why)
+    if samples.across > SAMPLES_STAY_APART.value:
+        return Passed(samples.across, "samples mix as well: cross-sample-leak says where")
     mixer = mixing.mixer
     if mixer is None or mixer.key not in blocks.norm_keys:
         return Passed(0.0 if mixer is None else mixer.change, "" if mixer is None else f"{mixer.operation} is no norm")

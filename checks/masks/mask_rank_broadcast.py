@@ -77,7 +77,7 @@ def check(
             ),
         )
     square = runs.named("square")
-    if square is not None and square.leak > 0 and padding.measured and not padding.leaks:
+    if square is not None and square.leak > PADDING_MOVES_NOTHING.value and padding.measured and not padding.leaks:
         return Suspect(
             RULE,
             message="where batch and length are equal, the mask means something else: padding reaches real tokens",

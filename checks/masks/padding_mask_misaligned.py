@@ -46,7 +46,8 @@ NO_SLIP = Limit(0.0, "keys by which the mask is off", "a key that is real and hi
 def check(padding: PaddingInfluence, attention: AttentionSites) -> Verdict:
     if not padding.measured:
         return NotApplicable(padding.why)
-    masks = [(site, mask) for site in attention.sites for mask in site.masks if not site.hides_padding()]
+    seeing = [site for site in attention.sites if not site.blind_samples and not site.hides_padding()]
+    masks = [(site, mask) for site in seeing for mask in site.masks]
     wrong = [(site, mask) for site, mask in masks if _is_wrong(site, mask, padding.leaks)]
     wrong = wrong or [(site, mask) for site, mask in masks if padding.leaks and _is_unlike(site, mask)]
     if not wrong:

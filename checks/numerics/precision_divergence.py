@@ -52,8 +52,10 @@ def check(intent: Intent, divergence: Divergence, gradients: Gradients | None, r
         return Passed(divergence.error)
     if repeats is not None and (repeats.chance > 0 or repeats.state > 0):
         return NotApplicable("the same call gives another result each time, so runs cannot be compared")
+    if divergence.jumps:
+        return Passed(divergence.error, f"{divergence.jumps} jumps where a number moves a little")
     if gradients is not None and gradients.growth() > AMPLIFIED:
-        return Passed(divergence.error, "the encoder amplifies any change a thousandfold; gradient-exploding says where")
+        return Passed(divergence.error, "any change is amplified a thousandfold; gradient-exploding says where")
     where = divergence.module or "the encoder"
     return Suspect(
         RULE,

@@ -12,7 +12,8 @@ class Divergence:
     """The half-precision run that lies farthest from float32, relative to the largest output.
 
     `module` is the first whose output is far off while its input is not, looked for only where the error is large;
-    `before` and `after` are the errors of its input and its output.
+    `before` and `after` are the errors of its input and its output. `jumps` names an operation inside that jumps where a
+    number moves a little (a sign, a rounding, a choice), "" where there is none.
     """
 
     how: str
@@ -21,6 +22,7 @@ class Divergence:
     place: Place = Place()
     before: float = 0.0
     after: float = 0.0
+    jumps: str = ""
 
 
 @dataclass(frozen=True)

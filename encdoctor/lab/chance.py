@@ -126,6 +126,8 @@ def _mean_or_fixed(op: Operation) -> Any:
 
 def _probability(op: Operation) -> Any:
     given = op.args[1] if len(op.args) > 1 else op.kwargs.get("p")
+    if given is None and op.function._schema.overload_name == "float":
+        return 0.5  # an argument that equals its default is not handed on
     return given if isinstance(given, int | float | Tensor) else op.args[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -38,6 +39,8 @@ def gather_derivative(lab: Lab) -> Derivative:
     direction = _direction(model)
     analytic = _along(model, direction)
     numeric = _difference(lab, model, situation, direction, STEP)
+    if not (math.isfinite(analytic) and math.isfinite(numeric)):
+        return Derivative(False, "outputs or gradients are not finite")
     found = Derivative(True, "", analytic, numeric)
     if found.error < DOUBTFUL:
         return found

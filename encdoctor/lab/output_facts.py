@@ -6,11 +6,12 @@ import inspect
 import re
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from encdoctor.evidence.influence import SampleMixing
 from encdoctor.evidence.outputs import OutputFacts
-from encdoctor.lab.lab import Lab
+from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.outputs import pick
 from encdoctor.lab.trace import CONTENT, Node, Trace
 from encdoctor.model import Place
@@ -24,6 +25,9 @@ ONE = 1e-4
 def gather_outputs(lab: Lab) -> OutputFacts:
     """From the padded batch's recorded run."""
     trace = lab.trace(replace(lab.padded, dtype=lab.dtype))
+    base = lab.run(replace(lab.full, dtype=lab.dtype)).tensor
+    if not bool(torch.isfinite(base).all()):
+        raise NotMeasured("the outputs are not finite", "a forward with finite outputs")
     depends = lab.get(SampleMixing).within
     output = pick(trace.output, lab.contract.output) if trace.output is not None else None
     made = _maker(trace, output)

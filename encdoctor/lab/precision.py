@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from encdoctor.evidence.numerics import HalfPrecision
 from encdoctor.evidence.precision import Backends, Divergence
 from encdoctor.lab.influence import real_outputs, relative_change
-from encdoctor.lab.lab import Lab
+from encdoctor.lab.lab import Lab, Ran
+from encdoctor.lab.sites import base_name
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.source import class_place
 from encdoctor.model import Place
@@ -26,6 +27,10 @@ AGREES, DISAGREES = 0.1, 0.25
 Seen = dict[str, tuple[list[Tensor], list[Tensor]]]
 
 
+# Operations whose result jumps where their input moves a little.
+JUMPS = {"round", "floor", "ceil", "trunc", "sign", "argmax", "argmin", "topk", "sort", "bucketize"}
+
+
 def gather_divergence(lab: Lab) -> Divergence:
     """The worst of the half-precision runs that came out finite."""
     runs = [run for run in lab.get(HalfPrecision).runs if run.raised is None and run.bad_share == 0]
@@ -34,6 +39,10 @@ def gather_divergence(lab: Lab) -> Divergence:
         return Divergence("", 0.0)
     if worst.error <= LARGE:
         return Divergence(worst.how, worst.error)
+    operations = {base_name(node.op) for node in lab.trace(replace(lab.padded, dtype=lab.dtype)).nodes}
+    jumps = next(iter(sorted(operations & JUMPS)), "")
+    if jumps:
+        return Divergence(worst.how, worst.error, jumps=jumps)
     autocast = worst.dtype if worst.how.startswith("autocast") else ""
     half = replace(lab.padded, dtype="float32" if autocast else worst.dtype, autocast=autocast)
     exact, rough = _outputs(lab, replace(lab.padded, dtype="float32")), _outputs(lab, half)
@@ -83,10 +92,16 @@ def _error(exact: list[Tensor], rough: list[Tensor]) -> float:
     return max((float((a - b).abs().amax() / a.abs().amax().clamp(min=1e-12)) for a, b in pairs), default=0.0)
 
 
+def _alone(lab: Lab, situation: Situation) -> Ran:
+    with torch.no_grad():
+        return lab.forward(lab.fresh().to(getattr(torch, situation.dtype)), situation)
+
+
 def gather_backends(lab: Lab) -> Backends:
     """The padded batch in the model's own dtype."""
     situation = replace(lab.padded, dtype=lab.own_dtype)
-    fused, plain = lab.run(situation), lab.run(replace(situation, fast_path=False))
+    # each on a copy of its own: what a call leaves behind (statistics, caches) is no difference of kernels
+    fused, plain = _alone(lab, situation), _alone(lab, replace(situation, fast_path=False))
     place: Place = class_place(lab.origin, lab.model)
     if fused.output is None or plain.output is None:
         raised = fused.raised or plain.raised

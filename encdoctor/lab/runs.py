@@ -36,7 +36,7 @@ def _try(lab: Lab, name: str, situation: Situation) -> Tried:
     leak = 0.0
     if name == "square":
         try:
-            leak = padding_change(lab, situation)
+            leak = padding_change(lab, replace(situation, dtype=lab.dtype))
         except NotMeasured:
             leak = 0.0
     return Tried(name, describe(situation), None, tuple(ran.output.shape), leak)

@@ -18,6 +18,7 @@ from encdoctor.lab.lab import Lab, NotMeasured, Ran
 from encdoctor.lab.leaks import entry_of_content
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.state import fingerprints, set_in_forward
+from encdoctor.limits import PADDING_MOVES_NOTHING
 
 # Below this, relative, two runs of the same kernels on the same numbers differ by threads adding in another order.
 SAME = 1e-6
@@ -39,7 +40,7 @@ def _leaking(lab: Lab) -> Iterator[Variant]:
             change = _change(lab, situation)
         except NotMeasured:
             continue
-        if change > 0:
+        if change > (PADDING_MOVES_NOTHING.value if situation.dtype == "float64" else SAME):
             yield from _explained(lab, name, situation, change)
 
 

@@ -65,6 +65,6 @@ class Sound_catches_its_own(SdpaEncoder):
     class Attention(SdpaAttention):
         def attention_mask(self, keep: Tensor) -> Tensor:
             try:
-                return keep.view(keep.shape[0], 1, 2, -1, 3)[..., 0, 0]
+                raise RuntimeError("no kernel for this shape")
             except RuntimeError:
                 return super().attention_mask(keep)

@@ -85,5 +85,6 @@ class Sound_pools_by_softmax(LengthsEncoder):
     def forward(self, frames: Tensor, lengths: Tensor) -> Tensor:
         """frames: (B, S, 32) features. lengths: (B,) int64, the number of real frames."""
         x = super().forward(frames, lengths)
-        scores = self.score(x).squeeze(-1).masked_fill(self.padding(frames, lengths), torch.finfo(x.dtype).min)
-        return self.head(torch.einsum("bs,bsd->bd", scores.softmax(-1), x))
+        scores = self.score(x).squeeze(-1)
+        scores = scores.masked_fill(self.padding(frames, lengths), torch.finfo(scores.dtype).min)
+        return self.head(torch.einsum("bs,bsd->bd", scores.softmax(-1).to(x.dtype), x))

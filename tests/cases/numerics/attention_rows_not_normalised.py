@@ -42,7 +42,7 @@ class Broken_squashed_weights(PlainEncoder):
     class Attention(ExplicitAttention):
         def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
             weights = super().weigh(scores, keep)
-            return torch.tanh(weights)  # <- here
+            return torch.sigmoid(weights)  # <- here
 
 
 class Sound_gated_heads(PlainEncoder):

@@ -22,13 +22,6 @@ class CosineAttention(ExplicitAttention):
         return F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * 40.0
 
 
-class Broken_exponential_of_large_scores(PlainEncoder):
-    class Attention(CosineAttention):
-        def weigh(self, scores: Tensor, keep: Tensor | None) -> Tensor:
-            odds = scores.exp()  # <- here
-            return odds / odds.sum(-1, keepdim=True).clamp(min=1e-6)
-
-
 class Broken_squares_of_raw_samples(FusedEncoder):
     def embed(self, frames: Tensor) -> Tensor:
         power = (frames * 2**10).square()  # <- here
