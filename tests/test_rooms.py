@@ -60,6 +60,7 @@ ROOMS = (
             "encdoctor.model",
             "encdoctor.contract",
             "encdoctor.intent",
+            "encdoctor.limits",
             "encdoctor.signatures",
             "encdoctor.target",
             "numpy",

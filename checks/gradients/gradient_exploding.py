@@ -1,9 +1,9 @@
 """The gradient grows on its way to the first layers.
 
 What it looks at
-    Gradient times activation at every point that all paths go through. That product does not change when something is
-    only rescaled; where it grows a thousandfold from output to input, small changes of the input are amplified by as
-    much.
+    The gradient, and gradient times activation, at every point that all paths go through. The product does not change
+    when something is only rescaled; where both grow a thousandfold from output to input, small changes of the input are
+    amplified by as much.
 
 Why it matters
     One step of the optimiser throws the lower layers far off; clipping then hides what the upper layers need.
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import itertools
 
-from encdoctor.evidence.gradients import Gradients, TrunkPoint
+from encdoctor.evidence.gradients import Gradients, growth_along
 from encdoctor.model import Limit, NotApplicable, Passed, Rule, Severity, Suspect, Undecided, Verdict
 
 RULE = Rule("GRD002", "gradient-exploding", Severity.WARNING)
@@ -44,18 +44,16 @@ def check(gradients: Gradients) -> Verdict:
     points = [p for p in gradients.trunk if p.elasticity > 0]
     if len(points) < 2:
         return NotApplicable("no point was found that every path goes through")
-    growth = _growth(points)
+    growth = growth_along(points)
     if growth < GROWTH.value:
         return Passed(growth)
     if not gradients.train:
         return Undecided("the gradient grows in eval mode, and train mode was not measured", "a forward in train mode")
     points = [p for p in gradients.train if p.elasticity > 0]
-    growth = _growth(points)
+    growth = growth_along(points)
     if growth < GROWTH.value:
         return Passed(growth, "only in eval mode, where norms have untrained statistics")
-    before, after = max(
-        itertools.pairwise(points), key=lambda pair: pair[0].elasticity / pair[1].elasticity
-    )
+    before, after = max(itertools.pairwise(points), key=lambda pair: pair[0].elasticity / pair[1].elasticity)
     return Suspect(
         RULE,
         message=f"the gradient grows {growth:.2g}-fold from output to input",
@@ -65,7 +63,3 @@ def check(gradients: Gradients) -> Verdict:
         where=(after.place, before.place),
         fix="scale scores by 1/√head_dim, initialise with variance 1/fan_in, norm every sublayer",
     )
-
-
-def _growth(points: list[TrunkPoint]) -> float:
-    return max(p.elasticity for p in points) / points[-1].elasticity if points else 1.0

@@ -21,7 +21,7 @@ When it does not apply
     It is skipped by `--fast`. Gradients that are not finite before any step are for nan-gradient.
 
 Where it points
-    The call.
+    The call that makes the first number that is not finite.
 
 References
     PyTorch, `torch.autograd.set_detect_anomaly`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from encdoctor.model import Place
@@ -24,6 +25,20 @@ class TrunkPoint:
     def elasticity(self) -> float:
         """Gradient times activation: unchanged by rescaling, so that a fall of it is lost signal."""
         return self.gradient * self.activation
+
+
+def growth_along(points: Sequence[TrunkPoint]) -> float:
+    """How much larger the gradient is anywhere on the trunk than at the output, at least 1.
+
+    The smaller of two figures: the gradient's own growth, which a rescaling causes as well, and that of gradient ×
+    activation, which a large constant that is added and taken away causes as well. What amplifies shows in both.
+    """
+    alive = [p for p in points if p.elasticity > 0]
+    if not alive:
+        return 1.0
+    end = alive[-1]
+    gradient = max(p.gradient for p in alive) / end.gradient
+    return min(gradient, max(p.elasticity for p in alive) / end.elasticity)
 
 
 @dataclass(frozen=True)
@@ -65,9 +80,8 @@ class Gradients:
     output_activation: float
 
     def growth(self) -> float:
-        """How much larger gradient × activation is anywhere on the trunk than at the output, 1 where it is nowhere."""
-        sizes = [point.elasticity for point in self.trunk if point.elasticity > 0]
-        return max(sizes) / sizes[-1] if sizes else 1.0
+        """`growth_along` the trunk in eval mode."""
+        return growth_along(self.trunk)
 
     def blocked(self) -> tuple[ParameterGradient, ...]:
         """Parameters without gradient that nevertheless move the output."""

@@ -12,8 +12,8 @@ class Divergence:
     """The half-precision run that lies farthest from float32, relative to the largest output.
 
     `module` is the first whose output is far off while its input is not, looked for only where the error is large;
-    `before` and `after` are the errors of its input and its output. `jumps` names an operation inside that jumps where a
-    number moves a little (a sign, a rounding, a choice), "" where there is none.
+    `before` and `after` are the errors of its input and its output. `jumps` names an operation inside that jumps where
+    a number moves a little (a sign, a rounding, a choice), "" where there is none.
     """
 
     how: str

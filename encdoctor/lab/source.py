@@ -13,9 +13,13 @@ from encdoctor.model import Place
 from encdoctor.target import Origin
 
 
-@functools.cache
 def class_tree(cls: type) -> tuple[ast.ClassDef, str, int] | None:
-    """(syntax tree, file, first line − 1) of a class, None where its source is not to be had."""
+    """(syntax tree, file, first line − 1) of a class, None where its source is not to be had. Parsed once."""
+    return _parsed(cls)  # type: ignore[arg-type]  # mypy takes the hash of the class for that of its instances
+
+
+@functools.cache
+def _parsed(cls: type) -> tuple[ast.ClassDef, str, int] | None:
     try:
         lines, start = inspect.getsourcelines(cls)
         file = inspect.getsourcefile(cls) or ""

@@ -96,7 +96,7 @@ class Signs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        return torch.where(x > 0, 1.0, -1.0).to(x)
+        return x.sign()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:

@@ -66,7 +66,8 @@ class Broken_keys_turned_backwards(RotaryEncoder):
 class Broken_values_turned_too(RotaryEncoder):
     class Attention(FusedAttention):
         def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            return tuple(self.turn(part) for part in super().project(x))
+            q, k, v = super().project(x)
+            return self.turn(q), self.turn(k), self.turn(v)
 
         def turn(self, x: Tensor) -> Tensor:
             angles = torch.cat((angles_for(x), angles_for(x)), -1)

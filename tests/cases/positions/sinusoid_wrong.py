@@ -28,6 +28,8 @@ class Broken_cosines_overwritten(FusedEncoder):
 
 
 class Broken_pair_with_two_rates(TorchEncoder):
+    table: Tensor
+
     def make_parts(self) -> None:
         super().make_parts()
         angles = torch.arange(LONGEST)[:, None] * 1e4 ** (-torch.arange(WIDTH) / WIDTH)  # <- here
