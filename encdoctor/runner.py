@@ -42,11 +42,16 @@ TRIED_AT_MOST = 8
 
 @dataclass
 class Case:
-    """A suspect on its way to a finding. `vanishes` lists the cases whose symptom went under its confirmed fix."""
+    """A suspect on its way to a finding.
+
+    `of_torch` tells that the target is a class of torch's; `vanishes` lists the cases whose symptom went under the
+    confirmed fix, `treated` is the lab under that fix.
+    """
 
     check: Check
     suspect: Suspect
     confidence: Confidence
+    of_torch: bool = False
     after: float | None = None
     treated: Lab | None = None
     vanishes: list[Case] = field(default_factory=list)
@@ -82,7 +87,7 @@ def _judge(loaded: Loaded, options: Options, checks: Mapping[str, Check], lab: L
     _gather(lab, checks, options)
     verdicts = {code: _evaluate(lab, check, options) for code, check in checks.items()}
     cases = [
-        Case(checks[code], suspect, suspect.confidence)
+        Case(checks[code], suspect, suspect.confidence, lab.origin.package == "torch")
         for code, verdict in verdicts.items()
         if isinstance(verdict, list)
         for suspect in verdict
@@ -92,7 +97,7 @@ def _judge(loaded: Loaded, options: Options, checks: Mapping[str, Check], lab: L
     if healed is not None:
         cases += _go_on(healed, checks, verdicts, options)
     _explain(cases)
-    report.findings = _findings(lab, cases, options)
+    report.findings = _findings(cases, options)
     report.results = [_result(checks[code], verdict, report) for code, verdict in verdicts.items()]
     report.contract = contract_to_plain(lab.contract)
     report.intent = [{"what": d.what.value, "value": d.value, "source": d.source} for d in lab.intent]
@@ -267,7 +272,7 @@ def _go_on(healed: Lab, checks: Mapping[str, Check], verdicts: dict[str, Any], o
 # ---- findings --------------------------------------------------------------------------------------------------
 
 
-def _findings(lab: Lab, cases: list[Case], options: Options) -> list[Finding]:
+def _findings(cases: list[Case], options: Options) -> list[Finding]:
     ordered = sorted(cases, key=lambda c: (c.explained_by is not None, _severity(c).rank, c.suspect.rule.code))
     ids = {id(case): f"f{number}" for number, case in enumerate(ordered, 1)}
     return [_finding(case, ids, options) for case in ordered]
@@ -300,7 +305,7 @@ def _severity(case: Case) -> Severity:
     """The rule's severity, lowered by the suspect or by the place: what the user cannot change is a note."""
     severity = case.suspect.severity or case.suspect.rule.severity
     places = case.suspect.where
-    return Severity.NOTE if places and not places[0].own else severity
+    return Severity.NOTE if case.of_torch or (places and not places[0].own) else severity
 
 
 def _cost(lab: Lab) -> dict[str, Any]:

@@ -28,6 +28,7 @@ References
 
 from __future__ import annotations
 
+from encdoctor.contract import CallContract
 from encdoctor.evidence.runs import ForwardRuns, Raised, Tried
 from encdoctor.intent import Intent
 from encdoctor.limits import EVERY_CALL_RUNS
@@ -36,7 +37,7 @@ from encdoctor.model import Passed, Rule, Severity, Suspect, Undecided, Verdict
 RULE = Rule("XCP001", "forward-fails", Severity.ERROR)
 
 
-def check(runs: ForwardRuns, intent: Intent) -> Verdict:
+def check(runs: ForwardRuns, contract: CallContract, intent: Intent) -> Verdict:
     failed = [tried for tried in runs.tried if tried.name in ("padded", "plain", "masked") and tried.raised]
     if not failed:
         return Passed()
@@ -44,6 +45,9 @@ def check(runs: ForwardRuns, intent: Intent) -> Verdict:
     assert raised is not None
     if intent.installed and all(tried.raised for tried in runs.tried):
         return Undecided(f"no call that was built goes through: {raised.text}", "--input and --mask-arg")
+    if intent.installed and contract.mask is not None and not contract.mask.certain:
+        argument = contract.mask.argument
+        return Undecided(f"it raises with `{argument}`, which may be no mask: {raised.text}", "--mask-arg NAME")
     return Suspect(
         RULE,
         message=f"{raised.situation}: {raised.text}",

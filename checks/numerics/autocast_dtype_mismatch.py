@@ -47,15 +47,20 @@ def check(intent: Intent, half: HalfPrecision) -> Verdict:
     autocast = [run for run in clashing if run.how.startswith("autocast")]
     first = (autocast or clashing)[0]
     assert first.raised is not None
+    fused = all(run.fused for run in clashing)
     return Suspect(
         RULE,
         message=f"does not run in {', '.join(run.how for run in clashing)}: {first.raised.text}",
-        cause="a tensor is float32 whatever the model's dtype is",
+        cause="torch's fast path does not run under autocast; its plain path does"
+        if fused
+        else "a tensor is float32 whatever the model's dtype is",
         measured=float(len(clashing)),
         limit=NONE,
         where=tuple(dict.fromkeys(_places(first))),
-        fix="make it with dtype=x.dtype, or cast it with .to(x.dtype) where it meets the activations",
-        severity=None if autocast or intent.says(What.HALF) else Severity.NOTE,
+        fix="leave autocast out in eval, or torch.backends.mha.set_fastpath_enabled(False)"
+        if fused
+        else "make it with dtype=x.dtype, or cast it with .to(x.dtype) where it meets the activations",
+        severity=None if (autocast and not fused) or intent.says(What.HALF) else Severity.NOTE,
     )
 
 

@@ -32,7 +32,8 @@ class HalfRun:
 
     `bad_share` is the share of real outputs that are not finite; `error` the largest difference from float32,
     relative, where all are finite. `clashes` tells that what was raised is about two dtypes; then `widened` says where
-    the wider one was made and where it met the other, `unregistered` that the model holds it without registering it.
+    the wider one was made and where it met the other, `unregistered` that the model holds it without registering it,
+    `fused` that torch's fast path alone raises.
     """
 
     how: str
@@ -44,6 +45,7 @@ class HalfRun:
     clashes: bool = False
     widened: tuple[Place, ...] = ()
     unregistered: bool = False
+    fused: bool = False
 
 
 @dataclass(frozen=True)

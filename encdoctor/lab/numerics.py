@@ -39,7 +39,8 @@ def gather_half(lab: Lab) -> HalfPrecision:
             if bad and finite32:
                 first = first_bad(lab, lab.trace(situation), lab.copy_of(dtype))
         widened, hidden = widened_at(lab, lab.trace(situation), lab.copy_of(dtype)) if clash else ((), False)
-        runs.append(HalfRun(how, autocast or dtype, ran.raised, bad, error, first, clash, widened, hidden))
+        fused = clash and lab.run(replace(situation, fast_path=False)).raised is None
+        runs.append(HalfRun(how, autocast or dtype, ran.raised, bad, error, first, clash, widened, hidden, fused))
     return HalfPrecision(tuple(runs), finite32)
 
 

@@ -15,7 +15,7 @@ from encdoctor.target import Origin
 
 def class_tree(cls: type) -> tuple[ast.ClassDef, str, int] | None:
     """(syntax tree, file, first line − 1) of a class, None where its source is not to be had. Parsed once."""
-    return _parsed(cls)  # type: ignore[arg-type]  # mypy takes the hash of the class for that of its instances
+    return _parsed(cls)
 
 
 @functools.cache
