@@ -77,7 +77,8 @@ def read_intent(model: nn.Module, origin: Origin, options: tuple[str, ...]) -> I
             for c in config_objects(model)
             for d in _from_settings(c, type(model), own, "{name}={value} in the configuration")
         ),
-        *_from_constructor(model),
+        # whoever builds an installed class gave it arguments of his own: its defaults say nothing of this instance
+        *(() if origin.installed else _from_constructor(model)),
         *_from_texts([(type(model), True)], model),
         *_from_texts([(type(c), False) for c in config_objects(model) if _is_own(type(c), origin)], model),
         *_from_texts([(cls, False) for cls in own if cls is not type(model)], model),
