@@ -33,7 +33,7 @@ from encdoctor.target import Loaded, origin_of
 
 CHECKS = registry.discover()
 # Passes of a fast run on a sound model: whoever changes what is gathered changes this figure knowingly.
-PINNED = (0, 0)
+PINNED = (80, 5)
 
 
 def report_on(model: nn.Module, *slugs: str, checks: dict[str, Check] | None = None, fast: bool = True) -> TargetReport:
