@@ -15,9 +15,10 @@ from torch.nn.modules import module as hooks
 from encdoctor.evidence.gradients import Gradients
 from encdoctor.evidence.learning import TinyFit
 from encdoctor.evidence.numerics import HalfPrecision
+from encdoctor.lab.conditions import untouched
 from encdoctor.lab.custody import Custody
 from encdoctor.lab.gatherers import GATHERERS
-from encdoctor.lab.lab import NotMeasured, untouched
+from encdoctor.lab.lab import NotMeasured
 from encdoctor.lab.situations import PADDED
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from encdoctor.contract import CallContract, InputKind
 from encdoctor.lab.binding_trials import BATCH, LENGTH, Bench, Tried
 
-_LIMIT_NAMES = re.compile(
+LIMIT_NAMES = re.compile(
     r"^(max_.*(len|length|tokens|pos|positions?|position_embeddings)|maxlen|n_positions|n_ctx|context_length|block_size|"
     r"seq_len|seq_length|sequence_length|max_.*strlen)$"
 )
@@ -25,7 +25,7 @@ def usual_lengths(contract: CallContract, sizes: Mapping[str, int]) -> tuple[int
         return (401, 4001, 16001)
     if not contract.has_sequence:
         return (LENGTH,)
-    named = sorted(v for n, v in sizes.items() if _LIMIT_NAMES.search(n) and 2 <= v <= LONGEST_TRIED)
+    named = sorted(v for n, v in sizes.items() if LIMIT_NAMES.search(n) and 2 <= v <= LONGEST_TRIED)
     return tuple(dict.fromkeys((LENGTH, *named[:3], 16, 64)))
 
 
@@ -98,7 +98,7 @@ def lengthened(bench: Bench, contract: CallContract, positions: int) -> CallCont
 
 def _longest(bench: Bench, contract: CallContract, works: int, sizes: Mapping[str, int]) -> CallContract:
     """Sets the largest length known to run where a longer one fails."""
-    named = sorted({(v, n) for n, v in sizes.items() if _LIMIT_NAMES.search(n) and works < v <= LONGEST_TRIED})
+    named = sorted({(v, n) for n, v in sizes.items() if LIMIT_NAMES.search(n) and works < v <= LONGEST_TRIED})
     if contract.input is InputKind.AUDIO:
         return contract
     for limit, name in named:

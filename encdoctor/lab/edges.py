@@ -93,7 +93,7 @@ def _edge(lab: Lab, situation: Situation, ran: Ran, expected: tuple[int | None, 
         situation.batch,
         length,
         raised,
-        deliberate=_deliberate(raised),
+        deliberate=is_deliberate(raised),
         too_short=bool(TOO_SHORT.search(raised.text)),
         squeezes=squeezes[0],
         squeezed_at=squeezes[1],
@@ -116,7 +116,7 @@ def _dropped(node: Node) -> int:
     return sum(n == 1 for n in tensor.shape)
 
 
-def _deliberate(raised: Raised) -> bool:
+def is_deliberate(raised: Raised) -> bool:
     """Whether the target raises by a statement of its own, with a text."""
     if not raised.places:
         return False

@@ -12,7 +12,6 @@ import copy
 import functools
 import random
 import traceback
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,15 +20,15 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from encdoctor.contract import CallContract
 from encdoctor.evidence.runs import Raised
 from encdoctor.intent import Intent
 from encdoctor.lab.batches import Call, make_call
+from encdoctor.lab.conditions import quiet, slow_attention, untouched
 from encdoctor.lab.custody import Custody
 from encdoctor.lab.outputs import canonical, pick
-from encdoctor.lab.situations import FULL, PADDED, Situation
+from encdoctor.lab.situations import FULL, PADDED, Situation, describe
 from encdoctor.lab.trace import CONTENT, MASK, Edit, ModulePath, Trace, Tracer, find_place
 from encdoctor.model import Place
 from encdoctor.target import Origin
@@ -404,49 +403,6 @@ class Broken(NotMeasured):
         self.__cause__ = error
 
 
-@contextlib.contextmanager
-def untouched() -> Iterator[None]:
-    """Puts back random states and global switches, whatever happens inside."""
-    python_state, numpy_state = random.getstate(), np.random.get_state()
-    torch_state, grad, dtype = torch.get_rng_state(), torch.is_grad_enabled(), torch.get_default_dtype()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    anomaly, threads = torch.is_anomaly_enabled(), torch.get_num_threads()
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    try:
-        yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
-        torch.set_rng_state(torch_state)
-        torch.set_grad_enabled(grad)
-        torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(deterministic)
-        torch.autograd.set_detect_anomaly(anomaly)
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-        torch.backends.mha.set_fastpath_enabled(fast_path)
-
-
-@contextlib.contextmanager
-def slow_attention() -> Iterator[None]:
-    """Attention as plain operations: no nested-tensor or fused path."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without the warnings that the user's code raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def _taints(call: Call) -> dict[int, int]:
     taints = {id(value): MASK for value in call.kwargs.values() if isinstance(value, Tensor)}
     taints[id(call.content)] = CONTENT
@@ -461,18 +417,3 @@ def _last_line(error: BaseException) -> str:
 def _deepest(error: Exception) -> Any:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return frames[-1] if frames else None
-
-
-def describe(situation: Situation) -> str:
-    parts = [f"batch {situation.batch}, length {situation.length}"]
-    if situation.padded:
-        parts.append(f"real lengths {', '.join(map(str, situation.lengths))}")
-    if not situation.masked:
-        parts.append("no mask")
-    if situation.autocast:
-        parts.append(f"autocast {situation.autocast}")
-    elif situation.dtype not in ("float32", "float64"):
-        parts.append(situation.dtype)
-    if not situation.contiguous:
-        parts.append("non-contiguous input")
-    return ", ".join(parts)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from encdoctor.evidence.norms import HandNorm, NormEps, Norms
-from encdoctor.lab.lab import Lab, NotMeasured, quiet
+from encdoctor.lab.conditions import quiet
+from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.sites import base_name
 from encdoctor.lab.trace import Node, Trace
 from encdoctor.model import Place

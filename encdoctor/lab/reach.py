@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from encdoctor.evidence.positions import PositionPart, PositionReach, Reach
-from encdoctor.lab.binding_lengths import _LIMIT_NAMES as LIMIT_NAMES
-from encdoctor.lab.edges import _deliberate as is_deliberate
+from encdoctor.lab.binding_lengths import LIMIT_NAMES
+from encdoctor.lab.edges import is_deliberate
 from encdoctor.lab.lab import Lab, Treatment
 from encdoctor.lab.trace import Operation
 from encdoctor.signatures import as_mapping, config_objects

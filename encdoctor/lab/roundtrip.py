@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from encdoctor.evidence.roundtrip import RoundTrip
-from encdoctor.lab.lab import Lab, quiet
+from encdoctor.lab.conditions import quiet
+from encdoctor.lab.lab import Lab
 from encdoctor.lab.modules import tensors_outside
 from encdoctor.lab.parts import twin_of
 from encdoctor.lab.source import nearest_line

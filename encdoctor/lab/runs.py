@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from encdoctor.evidence.runs import ForwardRuns, Raised, Tried
 from encdoctor.lab.influence import padding_change
-from encdoctor.lab.lab import Lab, NotMeasured, describe
-from encdoctor.lab.situations import Situation
+from encdoctor.lab.lab import Lab, NotMeasured
+from encdoctor.lab.situations import Situation, describe
 
 
 def gather_runs(lab: Lab) -> ForwardRuns:

@@ -45,3 +45,18 @@ class Situation:
 PADDED = Situation()
 FULL = Situation(lengths=(13, 13, 13))
 EMPTY_ROW = Situation(lengths=(13, 0, 7))
+
+
+def describe(situation: Situation) -> str:
+    parts = [f"batch {situation.batch}, length {situation.length}"]
+    if situation.padded:
+        parts.append(f"real lengths {', '.join(map(str, situation.lengths))}")
+    if not situation.masked:
+        parts.append("no mask")
+    if situation.autocast:
+        parts.append(f"autocast {situation.autocast}")
+    elif situation.dtype not in ("float32", "float64"):
+        parts.append(situation.dtype)
+    if not situation.contiguous:
+        parts.append("non-contiguous input")
+    return ", ".join(parts)
