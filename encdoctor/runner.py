@@ -11,7 +11,7 @@ from encdoctor.contract import CallContract, contract_to_plain
 from encdoctor.excerpts import fingerprint, to_where
 from encdoctor.intent import Intent, read_intent
 from encdoctor.isolation import heartbeat
-from encdoctor.lab.binding import bind
+from encdoctor.lab.binding.bind import bind
 from encdoctor.lab.conditions import untouched
 from encdoctor.lab.intervene import treatment
 from encdoctor.lab.lab import A_BACKWARD, A_FORWARD, Broken, Lab, NotMeasured, Treatment

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from encdoctor.intent import Intent
-from encdoctor.lab.binding import bind
+from encdoctor.lab.binding.bind import bind
 from encdoctor.lab.lab import Lab
 from encdoctor.target import origin_of
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from encdoctor.contract import CallContract, InputKind, MaskMeaning, contract_to_plain, describe
 from encdoctor.lab.batches import make_call
-from encdoctor.lab.binding import bind
+from encdoctor.lab.binding.bind import bind
 from encdoctor.lab.situations import Situation
 from encdoctor.model import CannotJudge
 from encdoctor.target import Origin

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from encdoctor.evidence.positions import PositionPart, PositionReach, Reach
-from encdoctor.lab.binding_lengths import LIMIT_NAMES
+from encdoctor.lab.binding.lengths import LIMIT_NAMES
 from encdoctor.lab.edges import is_deliberate
 from encdoctor.lab.lab import Lab, Treatment
 from encdoctor.lab.trace import Operation

@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from encdoctor.contract import CallContract, InputKind
-from encdoctor.lab import binding_words as words
-from encdoctor.lab.binding_outputs import tensors_in
-from encdoctor.lab.binding_trials import BATCH, Bench, Tried
+from encdoctor.lab.binding import words
+from encdoctor.lab.binding.outputs import tensors_in
+from encdoctor.lab.binding.trials import BATCH, Bench, Tried
 from encdoctor.signatures import Reading
 
 

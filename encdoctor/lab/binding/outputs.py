@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from encdoctor.contract import CallContract, InputKind
-from encdoctor.lab.binding_trials import BATCH, Bench, Tried
+from encdoctor.lab.binding.trials import BATCH, Bench, Tried
 from encdoctor.lab.outputs import pick
 
 _HIDDEN = re.compile(

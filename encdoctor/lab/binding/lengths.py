@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from encdoctor.contract import CallContract, InputKind
-from encdoctor.lab.binding_trials import BATCH, LENGTH, Bench, Tried
+from encdoctor.lab.binding.trials import BATCH, LENGTH, Bench, Tried
 
 LIMIT_NAMES = re.compile(
     r"^(max_.*(len|length|tokens|pos|positions?|position_embeddings)|maxlen|n_positions|n_ctx|context_length|block_size|"

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from encdoctor.contract import InputKind
-from encdoctor.lab import binding_words as words
+from encdoctor.lab.binding import words
 from encdoctor.signatures import Argument, Reading, as_mapping, config_objects
 
 Shape = tuple[str | int, ...]

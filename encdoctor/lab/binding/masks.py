@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from encdoctor.contract import CallContract, InputKind, MaskContract, MaskMeaning
-from encdoctor.lab import binding_words as words
-from encdoctor.lab.binding_candidates import Roles
-from encdoctor.lab.binding_trials import Bench, Tried, text_of
+from encdoctor.lab.binding import words
+from encdoctor.lab.binding.candidates import Roles
+from encdoctor.lab.binding.trials import Bench, Tried, text_of
 from encdoctor.lab.outputs import canonical, pick
 from encdoctor.signatures import Argument, Reading, as_mapping, config_objects
 

@@ -13,14 +13,13 @@ from typing import Any
 from torch import nn
 
 from encdoctor.contract import CallContract, InputKind, MaskContract, MaskMeaning
-from encdoctor.lab import binding_masks as masks
-from encdoctor.lab import binding_outputs as outputs
-from encdoctor.lab.binding_candidates import Roles, read_model, sort_arguments
-from encdoctor.lab.binding_inputs import bind_input, mask_variants
-from encdoctor.lab.binding_lengths import find_lengths, lengthened
-from encdoctor.lab.binding_order import settle_order
-from encdoctor.lab.binding_sizes import known_sizes, vocab_guess
-from encdoctor.lab.binding_trials import Bench, Tried, text_of
+from encdoctor.lab.binding import masks, outputs
+from encdoctor.lab.binding.candidates import Roles, read_model, sort_arguments
+from encdoctor.lab.binding.inputs import bind_input, mask_variants
+from encdoctor.lab.binding.lengths import find_lengths, lengthened
+from encdoctor.lab.binding.order import settle_order
+from encdoctor.lab.binding.sizes import known_sizes, vocab_guess
+from encdoctor.lab.binding.trials import Bench, Tried, text_of
 from encdoctor.lab.outputs import pick
 from encdoctor.model import CannotJudge
 from encdoctor.signatures import Reading

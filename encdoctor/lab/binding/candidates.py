@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from encdoctor.contract import CallContract, Extra, InputKind
-from encdoctor.lab import binding_words as words
-from encdoctor.lab.binding_sizes import Shape, known_sizes, shapes_for
+from encdoctor.lab.binding import words
+from encdoctor.lab.binding.sizes import Shape, known_sizes, shapes_for
 from encdoctor.signatures import Argument, Reading, read_class
 
 _MASK_NAME = re.compile(

@@ -9,12 +9,11 @@ from typing import Any
 from torch import nn
 
 from encdoctor.contract import CallContract, MaskContract
-from encdoctor.lab import binding_masks as masks
-from encdoctor.lab import binding_outputs as outputs
-from encdoctor.lab.binding_candidates import Roles, bare_contract, fill_extras, input_candidates
-from encdoctor.lab.binding_lengths import repaired, usual_lengths
-from encdoctor.lab.binding_sizes import known_sizes
-from encdoctor.lab.binding_trials import Bench, Tried, text_of
+from encdoctor.lab.binding import masks, outputs
+from encdoctor.lab.binding.candidates import Roles, bare_contract, fill_extras, input_candidates
+from encdoctor.lab.binding.lengths import repaired, usual_lengths
+from encdoctor.lab.binding.sizes import known_sizes
+from encdoctor.lab.binding.trials import Bench, Tried, text_of
 from encdoctor.model import CannotJudge
 from encdoctor.signatures import Reading
 
