@@ -83,7 +83,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Trial:
-    """A repair to be tried on a copy of the model; see `encdoctor.lab.intervene` for the kinds.
+    """A repair to be tried on a copy of the model; see `encdoctor.lab.repair.intervene` for the kinds.
 
     `kind` names the intervention, `at` the recorded operations it acts on, `value` its parameter.
     """

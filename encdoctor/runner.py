@@ -13,9 +13,9 @@ from encdoctor.intent import Intent, read_intent
 from encdoctor.isolation import heartbeat
 from encdoctor.lab.binding.bind import bind
 from encdoctor.lab.conditions import untouched
-from encdoctor.lab.intervene import treatment
 from encdoctor.lab.lab import A_BACKWARD, A_FORWARD, Broken, Lab, NotMeasured, Treatment
 from encdoctor.lab.planner import left_out, needed, plan
+from encdoctor.lab.repair.intervene import treatment
 from encdoctor.limits import CALLS_RAISING, HIDING
 from encdoctor.model import (
     Confidence,

@@ -10,7 +10,7 @@ from lab_models import HEAD, STYLES, H, Written, lab_of
 from torch import Tensor
 
 from encdoctor.evidence.attention import AttentionSites, Covers
-from encdoctor.lab.intervene import treatment
+from encdoctor.lab.repair.intervene import treatment
 from encdoctor.lab.situations import FULL, PADDED
 from encdoctor.model import Trial
 

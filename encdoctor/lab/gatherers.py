@@ -36,46 +36,46 @@ from encdoctor.evidence.roundtrip import RoundTrip
 from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.evidence.scores import AttentionWeights, Scores
 from encdoctor.evidence.shifts import DistanceBias, LeftPadding
-from encdoctor.lab.amounts import gather_amount
-from encdoctor.lab.arguments import gather_arguments
-from encdoctor.lab.attention import gather_attention, gather_unmasked
-from encdoctor.lab.attention_weights import gather_weights
-from encdoctor.lab.backwards import gather_backwards
-from encdoctor.lab.blocks import gather_blocks
-from encdoctor.lab.crossing import gather_crossing
-from encdoctor.lab.derivative import gather_derivative
-from encdoctor.lab.devices import gather_loose
-from encdoctor.lab.edges import gather_edges, gather_trimmed
-from encdoctor.lab.embeddings import gather_embedding_scale
-from encdoctor.lab.exponentials import gather_exponentials
-from encdoctor.lab.fit import gather_fit
-from encdoctor.lab.gradients import gather_gradients
-from encdoctor.lab.influence import gather_matrix, gather_mixing, gather_padding
-from encdoctor.lab.initialisation import gather_initialisation
+from encdoctor.lab.gather.amounts import gather_amount
+from encdoctor.lab.gather.arguments import gather_arguments
+from encdoctor.lab.gather.attention import gather_attention, gather_unmasked
+from encdoctor.lab.gather.attention_weights import gather_weights
+from encdoctor.lab.gather.backwards import gather_backwards
+from encdoctor.lab.gather.blocks import gather_blocks
+from encdoctor.lab.gather.crossing import gather_crossing
+from encdoctor.lab.gather.derivative import gather_derivative
+from encdoctor.lab.gather.devices import gather_loose
+from encdoctor.lab.gather.edges import gather_edges, gather_trimmed
+from encdoctor.lab.gather.embeddings import gather_embedding_scale
+from encdoctor.lab.gather.exponentials import gather_exponentials
+from encdoctor.lab.gather.fit import gather_fit
+from encdoctor.lab.gather.gradients import gather_gradients
+from encdoctor.lab.gather.influence import gather_matrix, gather_mixing, gather_padding
+from encdoctor.lab.gather.initialisation import gather_initialisation
+from encdoctor.lab.gather.layers import gather_layers
+from encdoctor.lab.gather.leaks import gather_entry
+from encdoctor.lab.gather.mask_calls import gather_dtypes, gather_no_mask, gather_zero_padding
+from encdoctor.lab.gather.meta_run import gather_meta_run
+from encdoctor.lab.gather.mixing import gather_token_mixing
+from encdoctor.lab.gather.modes import gather_repeats, gather_train_mode
+from encdoctor.lab.gather.modules import gather_modules
+from encdoctor.lab.gather.norms import gather_norms
+from encdoctor.lab.gather.numerics import gather_empty_row, gather_half
+from encdoctor.lab.gather.order import gather_order
+from encdoctor.lab.gather.output_facts import gather_outputs
+from encdoctor.lab.gather.parts import gather_parts
+from encdoctor.lab.gather.pooling import gather_pooling
+from encdoctor.lab.gather.positions import gather_positions
+from encdoctor.lab.gather.precision import gather_backends, gather_divergence
+from encdoctor.lab.gather.reach import gather_reach
+from encdoctor.lab.gather.roles import gather_roles
+from encdoctor.lab.gather.rotary import gather_rotary
+from encdoctor.lab.gather.roundtrip import gather_roundtrip
+from encdoctor.lab.gather.runs import gather_runs
+from encdoctor.lab.gather.scores import gather_scores
+from encdoctor.lab.gather.shifts import gather_bias, gather_left_padding
+from encdoctor.lab.gather.variants import gather_stale, gather_variants
 from encdoctor.lab.lab import Lab
-from encdoctor.lab.layers import gather_layers
-from encdoctor.lab.leaks import gather_entry
-from encdoctor.lab.mask_calls import gather_dtypes, gather_no_mask, gather_zero_padding
-from encdoctor.lab.meta_run import gather_meta_run
-from encdoctor.lab.mixing import gather_token_mixing
-from encdoctor.lab.modes import gather_repeats, gather_train_mode
-from encdoctor.lab.modules import gather_modules
-from encdoctor.lab.norms import gather_norms
-from encdoctor.lab.numerics import gather_empty_row, gather_half
-from encdoctor.lab.order import gather_order
-from encdoctor.lab.output_facts import gather_outputs
-from encdoctor.lab.parts import gather_parts
-from encdoctor.lab.pooling import gather_pooling
-from encdoctor.lab.positions import gather_positions
-from encdoctor.lab.precision import gather_backends, gather_divergence
-from encdoctor.lab.reach import gather_reach
-from encdoctor.lab.roles import gather_roles
-from encdoctor.lab.rotary import gather_rotary
-from encdoctor.lab.roundtrip import gather_roundtrip
-from encdoctor.lab.runs import gather_runs
-from encdoctor.lab.scores import gather_scores
-from encdoctor.lab.shifts import gather_bias, gather_left_padding
-from encdoctor.lab.variants import gather_stale, gather_variants
 
 # In the order in which they run: cheap probes first, training last.
 GATHERERS: dict[type, Callable[[Lab], Any]] = {

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from encdoctor.evidence.influence import PaddingInfluence
-from encdoctor.lab.influence import with_other_padding
+from encdoctor.lab.gather.influence import with_other_padding
 from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.sites import ScorePath, score_paths
 from encdoctor.lab.situations import Situation

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from encdoctor.evidence.numerics import HalfPrecision
 from encdoctor.evidence.precision import Backends, Divergence
-from encdoctor.lab.influence import real_outputs, relative_change
+from encdoctor.lab.gather.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab, Ran
 from encdoctor.lab.sites import base_name
 from encdoctor.lab.situations import Situation

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from encdoctor.evidence.gradients import Gradients, ParameterGradient, TrunkPoint
 from encdoctor.lab.batches import Call
 from encdoctor.lab.cuts import Flow, FlowRecorder, rms, trunk
-from encdoctor.lab.influence import real_outputs, relative_change
+from encdoctor.lab.gather.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.outputs import pick
 from encdoctor.lab.situations import Situation

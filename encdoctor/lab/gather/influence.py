@@ -15,8 +15,8 @@ from torch import Tensor
 
 from encdoctor.contract import InputKind
 from encdoctor.evidence.influence import InfluenceMatrix, PaddingInfluence, SampleMixing
-from encdoctor.lab.intervene import disturb_padding
 from encdoctor.lab.lab import Lab, NotMeasured, Ran
+from encdoctor.lab.repair.intervene import disturb_padding
 from encdoctor.lab.situations import Situation
 
 LONGEST_MATRIX = 16

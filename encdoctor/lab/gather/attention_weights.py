@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from encdoctor.evidence.scores import AttentionWeights, PoolWeights, WeightRows
-from encdoctor.lab.chance import is_random
+from encdoctor.lab.gather.scores import Way, back_to, book
 from encdoctor.lab.lab import Lab
-from encdoctor.lab.scores import Way, back_to, book
+from encdoctor.lab.repair.chance import is_random
 from encdoctor.lab.sites import CONTRACTIONS, SOFTMAXES, VIEWS, ScorePath, base_name, score_paths
 from encdoctor.lab.trace import CONTENT, PARAMETER, Node, Ref, Trace
 

@@ -24,11 +24,11 @@ from torch.overrides import TorchFunctionMode
 
 from encdoctor.contract import MaskMeaning
 from encdoctor.lab.batches import keep_mask
-from encdoctor.lab.chance import without_chance
 from encdoctor.lab.cuts import Bypass
+from encdoctor.lab.gather.pooling import take_real
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
-from encdoctor.lab.pooling import take_real
-from encdoctor.lab.repairs import REPAIRS
+from encdoctor.lab.repair.chance import without_chance
+from encdoctor.lab.repair.repairs import REPAIRS
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.state import clone_inputs, forget
 from encdoctor.lab.trace import Edit, Operation
@@ -50,7 +50,7 @@ def treatment(lab: Lab, trial: Trial) -> Treatment:
     if trial.kind == "bypass":
         return Treatment(function_mode=lambda: Bypass(lab.origin, trial.at))
     if trial.kind in MASKING:
-        from encdoctor.lab.hiding import masking_edit  # reads the layout off runs with other padding, made below
+        from encdoctor.lab.repair.hiding import masking_edit  # reads the layout off runs with other padding, made below
 
         return Treatment(edits=dict.fromkeys(trial.at, masking_edit(lab, trial.kind)))
     if trial.kind in REPAIRS:

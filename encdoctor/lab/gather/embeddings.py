@@ -10,8 +10,8 @@ from encdoctor.contract import InputKind
 from encdoctor.evidence.embeddings import EmbeddingScale
 from encdoctor.lab.batches import keep_mask, make_content
 from encdoctor.lab.cuts import rms
-from encdoctor.lab.intervene import reads
 from encdoctor.lab.lab import Lab
+from encdoctor.lab.repair.intervene import reads
 from encdoctor.lab.sites import VIEWS, base_name
 from encdoctor.lab.trace import CONTENT, PARAMETER, Node, Trace
 

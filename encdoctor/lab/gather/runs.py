@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from encdoctor.evidence.runs import ForwardRuns, Raised, Tried
-from encdoctor.lab.influence import padding_change
+from encdoctor.lab.gather.influence import padding_change
 from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.situations import Situation, describe
 

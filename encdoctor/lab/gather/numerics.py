@@ -8,8 +8,8 @@ import torch
 
 from encdoctor.contract import MaskMeaning
 from encdoctor.evidence.numerics import EmptyRow, HalfPrecision, HalfRun
-from encdoctor.lab.gradients import projection_loss
-from encdoctor.lab.influence import real_outputs, relative_change
+from encdoctor.lab.gather.gradients import projection_loss
+from encdoctor.lab.gather.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.nonfinite import first_bad
 from encdoctor.lab.situations import EMPTY_ROW, Situation

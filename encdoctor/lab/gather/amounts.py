@@ -14,9 +14,9 @@ from encdoctor.evidence.leaks import Entry, PaddingAmount, PaddingEntry
 from encdoctor.intent import What
 from encdoctor.lab.batches import Call, make_call
 from encdoctor.lab.compare import overwritten
-from encdoctor.lab.influence import real_outputs, relative_change
+from encdoctor.lab.gather.influence import real_outputs, relative_change
+from encdoctor.lab.gather.leaks import change_between, entry_at, leading_to, vectors
 from encdoctor.lab.lab import Lab, NotMeasured, Ran
-from encdoctor.lab.leaks import change_between, entry_at, leading_to, vectors
 from encdoctor.lab.outputs import pick
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import CONTENT, Trace

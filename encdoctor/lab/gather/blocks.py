@@ -9,7 +9,7 @@ import torch
 
 from encdoctor.evidence.blocks import Blocks, DeadSite, OnStream
 from encdoctor.lab.batches import make_call
-from encdoctor.lab.influence import relative_change
+from encdoctor.lab.gather.influence import relative_change
 from encdoctor.lab.lab import Lab, Treatment
 from encdoctor.lab.readings import return_line
 from encdoctor.lab.regions import Region, Site, divide, find_sites, layer_of, stream_of

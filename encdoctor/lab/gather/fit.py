@@ -12,7 +12,7 @@ from torch.nn import functional
 from encdoctor.evidence.learning import Broke, TinyFit
 from encdoctor.lab.batches import Call
 from encdoctor.lab.cuts import FlowRecorder, first_bad_gradient, first_unsound
-from encdoctor.lab.influence import real_outputs
+from encdoctor.lab.gather.influence import real_outputs
 from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import ModulePath

@@ -11,11 +11,11 @@ from torch import nn
 from encdoctor.evidence.influence import PaddingInfluence
 from encdoctor.evidence.leaks import Way
 from encdoctor.evidence.masks import StaleMask, Variant, Variants
-from encdoctor.lab.attention import sites_with_nodes
 from encdoctor.lab.batches import make_call
-from encdoctor.lab.influence import real_outputs, relative_change, with_other_padding
+from encdoctor.lab.gather.attention import sites_with_nodes
+from encdoctor.lab.gather.influence import real_outputs, relative_change, with_other_padding
+from encdoctor.lab.gather.leaks import entry_of_content
 from encdoctor.lab.lab import Lab, NotMeasured, Ran
-from encdoctor.lab.leaks import entry_of_content
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.state import fingerprints, set_in_forward
 from encdoctor.limits import PADDING_MOVES_NOTHING

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from encdoctor.evidence.layers import Layers
 from encdoctor.evidence.parts import BrokenTie, FrozenPart, Parts, UnusedPart
-from encdoctor.lab.gradients import moves_output
+from encdoctor.lab.gather.gradients import moves_output
+from encdoctor.lab.gather.layers import leaves_used
 from encdoctor.lab.lab import Lab, NotMeasured
-from encdoctor.lab.layers import leaves_used
 from encdoctor.lab.source import building, class_tree, frozen_line, is_read, nearest_line
 from encdoctor.model import Place
 

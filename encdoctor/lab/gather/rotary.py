@@ -10,8 +10,8 @@ from torch import Tensor
 from encdoctor.evidence.rotary import Rotary
 from encdoctor.lab.batches import make_call
 from encdoctor.lab.compare import axis_of
+from encdoctor.lab.gather.scores import operands
 from encdoctor.lab.lab import Lab
-from encdoctor.lab.scores import operands
 from encdoctor.lab.sites import base_name, score_paths
 from encdoctor.lab.trace import CONTENT, Node, Ref, Trace
 from encdoctor.model import Place

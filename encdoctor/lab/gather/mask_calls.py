@@ -12,7 +12,7 @@ from encdoctor.contract import InputKind, MaskMeaning
 from encdoctor.evidence.masks import MaskDtype, MaskDtypes, NoMask, ZeroPadding
 from encdoctor.evidence.runs import ForwardRuns
 from encdoctor.lab.batches import Call, make_call
-from encdoctor.lab.influence import real_outputs, relative_change
+from encdoctor.lab.gather.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.nonfinite import first_bad
 from encdoctor.lab.sites import base_name, score_paths

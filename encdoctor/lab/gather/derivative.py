@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from encdoctor.evidence.derivative import Derivative
-from encdoctor.lab.gradients import projection_loss
+from encdoctor.lab.gather.gradients import projection_loss
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import Trace

@@ -12,7 +12,7 @@ from torch import Tensor
 from encdoctor.evidence.influence import PaddingInfluence
 from encdoctor.evidence.leaks import Entry, PaddingEntry, Way
 from encdoctor.lab.compare import ancestors, overwritten, paired
-from encdoctor.lab.influence import padding_runs, with_other_padding
+from encdoctor.lab.gather.influence import padding_runs, with_other_padding
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.layout import Reading, read_positions
 from encdoctor.lab.outputs import pick

@@ -17,9 +17,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from encdoctor.lab.block_repairs import BLOCK_REPAIRS
 from encdoctor.lab.compare import axis_of
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
+from encdoctor.lab.repair.block_repairs import BLOCK_REPAIRS
 from encdoctor.lab.trace import Edit, Operation
 from encdoctor.model import Trial
 

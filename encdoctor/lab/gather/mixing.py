@@ -10,8 +10,8 @@ from torch import Tensor
 from encdoctor.evidence.mixing import Mixer, Scramble, TokenMixing
 from encdoctor.lab.batches import Call, make_call
 from encdoctor.lab.compare import ancestors, axis_of, change_outside, moved, paired
+from encdoctor.lab.gather.scores import operands
 from encdoctor.lab.lab import Lab, Treatment
-from encdoctor.lab.scores import operands
 from encdoctor.lab.sites import VIEWS, ScorePath, base_name, score_paths
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import CONTENT, Edit, Node, Operation, Trace

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from encdoctor.evidence.modes import Draw, DropoutModule, Kept, Mutation, Repeats, ThinnedScores, TrainMode
-from encdoctor.lab.attention import sites_with_nodes
 from encdoctor.lab.batches import Call, make_call
-from encdoctor.lab.chance import drawn_by, draws_in, watch_caller, without_chance
-from encdoctor.lab.influence import real_outputs, relative_change
+from encdoctor.lab.gather.attention import sites_with_nodes
+from encdoctor.lab.gather.influence import real_outputs, relative_change
 from encdoctor.lab.lab import Lab, NotMeasured, Ran, Treatment
+from encdoctor.lab.repair.chance import drawn_by, draws_in, watch_caller, without_chance
 from encdoctor.lab.sites import base_name, score_paths
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.source import attribute_line, class_place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from encdoctor.evidence.devices import LooseTensors, MetaRun
-from encdoctor.lab.devices import DEVICES, on_meta
+from encdoctor.lab.gather.devices import DEVICES, on_meta
 from encdoctor.lab.lab import Lab
 from encdoctor.lab.sites import base_name
 from encdoctor.lab.trace import Node, Trace

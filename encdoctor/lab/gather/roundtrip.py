@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from encdoctor.evidence.roundtrip import RoundTrip
 from encdoctor.lab.conditions import quiet
+from encdoctor.lab.gather.modules import tensors_outside
+from encdoctor.lab.gather.parts import twin_of
 from encdoctor.lab.lab import Lab
-from encdoctor.lab.modules import tensors_outside
-from encdoctor.lab.parts import twin_of
 from encdoctor.lab.source import nearest_line
 
 

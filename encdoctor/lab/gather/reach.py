@@ -10,7 +10,7 @@ from torch import Tensor
 
 from encdoctor.evidence.positions import PositionPart, PositionReach, Reach
 from encdoctor.lab.binding.lengths import LIMIT_NAMES
-from encdoctor.lab.edges import is_deliberate
+from encdoctor.lab.gather.edges import is_deliberate
 from encdoctor.lab.lab import Lab, Treatment
 from encdoctor.lab.trace import Operation
 from encdoctor.signatures import as_mapping, config_objects

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from encdoctor.evidence.exponentials import Exponential, Exponentials
-from encdoctor.lab.influence import real_outputs
+from encdoctor.lab.gather.influence import real_outputs
+from encdoctor.lab.gather.scores import MASKED
 from encdoctor.lab.lab import Lab, NotMeasured, Treatment
 from encdoctor.lab.nonfinite import first_bad
-from encdoctor.lab.scores import MASKED
 from encdoctor.lab.sites import SOFTMAXES, VIEWS, base_name
 from encdoctor.lab.situations import Situation
 from encdoctor.lab.trace import CONTENT, Edit, Node, Operation, Ref, Trace

@@ -16,8 +16,8 @@ from torch import nn
 from encdoctor.evidence.gradients import Backwards
 from encdoctor.lab.batches import along, make_call
 from encdoctor.lab.cuts import FlowRecorder, first_bad_gradient
-from encdoctor.lab.gradients import projection_loss
-from encdoctor.lab.influence import real_outputs
+from encdoctor.lab.gather.gradients import projection_loss
+from encdoctor.lab.gather.influence import real_outputs
 from encdoctor.lab.lab import Lab, NotMeasured
 from encdoctor.lab.outputs import pick
 from encdoctor.lab.situations import Situation
