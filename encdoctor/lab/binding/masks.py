@@ -252,7 +252,7 @@ def honours_pad_id(bench: Bench, contract: CallContract, length: int) -> bool:
         long = canonical(pick(bench.forward(call), contract.output), contract.output_axes).double()
         call.kwargs[contract.argument] = call.content.narrow(sequence, 0, (length + real) // 2)
         short = canonical(pick(bench.forward(call), contract.output), contract.output_axes).double()
-    except Exception:
+    except Exception:  # what does not run with this id does not honour it; the contract stays uncertain and says so
         return False
     places = 1 if contract.pooled else real
     one, two = long[:, :places], short[:, :places]
